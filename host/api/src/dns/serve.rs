@@ -7,7 +7,9 @@ use mortise_service::{ResourceService, Source};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream, UdpSocket},
+    runtime::Handle,
     sync::{Semaphore, watch},
+    task::spawn_blocking,
     time::{Instant, sleep, timeout},
 };
 
@@ -27,7 +29,7 @@ const RECEIVE_RETRY_WAIT: Duration = Duration::from_millis(100);
 const MAX_FAULTS: u32 = 16;
 
 /// Queries over UDP for each query over TCP that is answered at the same time. An answer over TCP may take 20 ms of a
-/// processor, and answers over UDP must not wait for dozens of them.
+/// processor, so dozens of them at once would delay everything else.
 const UDP_TURNS_FOR_TCP: usize = 16;
 
 /// State that both sockets share.
@@ -36,7 +38,7 @@ struct Shared {
     /// Places for queries over UDP.
     udp_turns: Arc<Semaphore>,
     /// Places for queries over TCP.
-    tcp_turns: Semaphore,
+    tcp_turns: Arc<Semaphore>,
     connections: Arc<Places>,
     idle: Duration,
 }
@@ -50,7 +52,7 @@ pub(crate) async fn serve(
     let DnsPorts { udp, tcp, options } = ports;
     let shared = Arc::new(Shared {
         udp_turns: Arc::new(Semaphore::new(options.queries)),
-        tcp_turns: Semaphore::new((options.queries / UDP_TURNS_FOR_TCP).max(1)),
+        tcp_turns: Arc::new(Semaphore::new((options.queries / UDP_TURNS_FOR_TCP).max(1))),
         connections: Places::new("dns", options.max_connections),
         idle: options.idle,
         resolver: Resolver::new(service, options, tcp.local_addr()?),
@@ -134,15 +136,23 @@ async fn connections(listener: TcpListener, shared: Arc<Shared>, stopping: watch
 
 /// Answers the queries of a connection one after the other until its end. The turn is given back before the answer is
 /// written, and a connection whose client reads nothing is as idle as a silent one.
-async fn connection(mut stream: TcpStream, from: SocketAddr, usage: &Arc<Usage>, shared: &Shared) {
+async fn connection(mut stream: TcpStream, from: SocketAddr, usage: &Arc<Usage>, shared: &Arc<Shared>) {
     loop {
         let Ok(Ok(query)) = timeout(shared.idle, read(&mut stream)).await else { return };
         let answer = {
             let _running = usage.begin_call();
-            let Ok(Ok(_turn)) = timeout(shared.idle, shared.tcp_turns.acquire()).await else {
+            let Ok(Ok(turn)) = timeout(shared.idle, shared.tcp_turns.clone().acquire_owned()).await else {
                 return count("tcp", "dropped".to_owned());
             };
-            shared.answer(&query, from, Transport::Tcp).await
+            // On a thread of its own: thousands of records take milliseconds, and a busy worker of the runtime looks for
+            // new datagrams only after dozens of such tasks.
+            let (runtime, shared) = (Handle::current(), shared.clone());
+            let answering = spawn_blocking(move || {
+                let answer = runtime.block_on(shared.answer(&query, from, Transport::Tcp));
+                drop(turn);
+                answer
+            });
+            answering.await.ok().flatten()
         };
         let Some(answer) = answer else { return };
         let Ok(length) = u16::try_from(answer.len()) else { return };

@@ -205,24 +205,26 @@ async fn a_crowd_on_the_same_address_gives_way_too_connection_by_connection() {
 }
 
 #[tokio::test]
-async fn shares_that_are_read_or_belong_to_known_callers_or_to_equals_stay() {
-    for (reader, known, holders) in [
-        (unread(Duration::ZERO), false, [1, 1, 1]),
-        (Arc::new(Reader::default()), false, [1, 1, 1]),
-        (unread(UNREAD_TIME), true, [1, 1, 1]),
-        (unread(UNREAD_TIME), false, [1, 2, 4]),
-    ] {
-        let pool = FairPool::new(3, 100);
-        let mut held = Vec::new();
-        for holder in holders {
-            let key = QueueKey { reader: Some(reader.clone()), is_known: known, ..key((holder, holder)) };
-            held.extend(pool.try_acquire(key, 1));
-        }
-        let own = pool.try_acquire(stranger((4, 5)), 1);
-        let mut waiting = Box::pin(pool.acquire(stranger((4, 5)), 1));
-        let is_waiting = futures::poll!(waiting.as_mut()).is_pending();
-        assert_eq!((own.is_none() || is_waiting, pool.press(Instant::now())), (true, 0), "{reader:?} {holders:?}");
+async fn shares_that_are_read_or_belong_to_known_callers_stay() {
+    for reader in [unread(Duration::ZERO), Arc::default(), unread(UNREAD_TIME)] {
+        let pool = FairPool::new(4, 100);
+        let held = [A, B].map(|at| pool.try_acquire(QueueKey { reader: Some(reader.clone()), ..key(at) }, 2).unwrap());
+        let mut waiting = Box::pin(pool.acquire(stranger(C), 1));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        assert_eq!(pool.press(Instant::now()), 0, "{reader:?}");
+        drop(held);
     }
+}
+
+#[tokio::test]
+async fn a_caller_does_not_replace_one_that_holds_as_much() {
+    let pool = FairPool::new(4, 100);
+    let mut held = hold(&pool, 1, &[1]).await;
+    held.extend(hold(&pool, 2, &[2]).await);
+    held.extend(hold(&pool, 3, &[3]).await);
+    let mut waiting = Box::pin(pool.acquire(stranger(C), 1));
+    assert!(futures::poll!(waiting.as_mut()).is_pending(), "strangers have their part");
+    assert_eq!(pool.press(Instant::now()), 0);
 }
 
 /// Lists need many units at once: as many answers give way as are needed, those of the largest holder first, and none if
