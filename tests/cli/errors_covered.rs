@@ -26,11 +26,12 @@ const BEFORE: [&str; 9] = [
 const LETTERS: usize = 8;
 
 /// Texts without a transcript, and the reason. A text that gets a transcript must be removed here.
-const ELSEWHERE: [(&str, &[&str]); 6] = [
+const ELSEWHERE: [(&str, &[&str]); 7] = [
     (
         "the machine would have to be broken: no threads, no random numbers, no shell, no working directory",
         &[
             "cannot start threads",
+            "the thread of the log cannot be started: …",
             "cannot listen for Ctrl-C",
             "cannot find this program",
             "cannot find",
@@ -80,12 +81,14 @@ const ELSEWHERE: [(&str, &[&str]); 6] = [
             "…: it changed after it was shown, so it stays",
             "apply again",
             "the server ended the watch",
+            "the store is as it was",
             "run the command again",
             "backup: the server's answer ended early; the part received is not a backup",
             "the server's log says why; try again",
             "the server went away, or wants a certificate of this client that it trusts: --client-cert and --client-key",
         ],
     ),
+    ("it takes a full disk", &["name a directory with space for a copy of the store: --work-dir DIR"]),
     (
         "no command prints it: Terraform shows it, the log has it, or TOML's own bound comes first",
         &[

@@ -90,10 +90,10 @@ fn patient(guest: &str) -> Setup {
     Setup::new().guest(guest).tolerant()
 }
 
-/// A server whose plugins have all the fuel, and little time.
+/// A server whose plugins have all the fuel, and little time of their own; the other tests may delay them.
 fn hurried(guest: &str) -> Setup {
     let setup = Setup::new().guest(guest).tolerant().env("MORTISE_SANDBOX_FUEL", FUEL_FOR_EVER);
-    setup.env("MORTISE_SANDBOX_DEADLINE_MS", 500)
+    setup.env("MORTISE_SANDBOX_DEADLINE_MS", 500).limit("plugin_delay_ms", 120_000)
 }
 
 #[tokio::test]

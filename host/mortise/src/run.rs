@@ -169,9 +169,9 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
             };
             let served = serve_parts(mode, &config, about, (parts, metrics), ports, (&signals, &tasks)).await;
             let refused = open.close().await;
-            served?;
-            // A supervisor must not take this for a clean end.
-            refused.map_or(Ok(()), |why| Err(why.into()))
+            tracing::info!("stopped");
+            // A supervisor must not take a store that refused writes for a clean end.
+            served.and_then(|()| refused.map_or(Ok(()), |why| Err(why.into())))
         }
         started => {
             if timeout(UNFINISHED_START_CLOSE_TIMEOUT, open.close()).await.is_err() {
@@ -179,7 +179,8 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
                     "the start was ended before the store was open; the next start opens it as after a kill"
                 );
             }
-            started.map_or(Ok(()), |started| started.map(drop))
+            let ended = started.map_or(Ok(()), |started| started.map(drop));
+            ended.inspect(|()| tracing::info!("stopped"))
         }
     };
     if let Some(watchdog) = watchdog {
@@ -188,7 +189,6 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
     if let Some(dir) = temporary {
         remove_temporary(dir);
     }
-    tracing::info!("stopped");
     served?;
     tasks.panic().map_or(Ok(()), |panic| Err(panic.into()))
 }

@@ -146,6 +146,8 @@ pub const ALL: &[Metric] = table! {
         "Connections of the HTTP port answered with 503 or closed because too many are open.";
     Counter mortise_http_requests_total(route, code)
         "Answered HTTP requests by route and status code.";
+    Counter mortise_idle_replaced_total(place)
+        "Idle connections (grpc, http, dns, local) and uploads of plugins (uploads) ended to make room for new ones.";
     Counter mortise_log_lines_dropped_total()
         "Lines of the log dropped because standard error did not take them.";
     Counter mortise_panics_total()
@@ -234,6 +236,8 @@ pub const ALL: &[Metric] = table! {
         "Connections of a TLS port: done; failed; late (took too long); plain (no TLS).";
     Counter mortise_tls_reloads_total(outcome)
         "Changes of the files of TLS: loaded, or refused, with the earlier ones still in service.";
+    Counter mortise_unread_answers_replaced_total()
+        "Lists and beginning watches ended because their clients did not read them while others waited.";
     Counter mortise_watches_lagged_total()
         "Watches of clients ended because they fell behind.";
     Counter mortise_watches_paced_total()

@@ -32,6 +32,7 @@ pub(crate) struct TestLimits {
     destination_streams: Option<usize>,
     directory_bytes: Option<Size>,
     directory_files: Option<u64>,
+    plugin_delay_ms: Option<Millis>,
     plugin_rescan_ms: Option<Millis>,
     plugin_settings_bytes: Option<Size>,
     plugin_settle_ms: Option<Millis>,
@@ -70,6 +71,7 @@ impl TestLimits {
     }
 
     pub(crate) fn apply_to_sandbox(&self, limits: &mut Limits) {
+        set(&mut limits.max_delay_ms, self.plugin_delay_ms.map(|time| time.0));
         set(&mut limits.settings_bytes, self.plugin_settings_bytes.map(Size::to_usize));
         set(&mut limits.remembered_decisions, self.remembered_decisions);
     }
