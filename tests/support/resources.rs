@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use mortise_resource::{pb, types::Gvk};
+use mortise_resource::pb;
 use prost::Message;
 
 use super::{Server, name_rule};
 
-/// A type from `group.version.Kind`.
+/// A type from `group.version.Kind`, valid or not.
 pub fn gvk(text: &str) -> pb::Type {
-    text.parse::<Gvk>().unwrap().to_pb()
+    let mut parts = text.splitn(3, '.').map(str::to_owned);
+    let mut part = || parts.next().unwrap();
+    pb::Type { group: part(), group_version: part(), kind: part() }
 }
 
 /// A tenancy; the server fills in empty units.
