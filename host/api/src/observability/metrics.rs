@@ -120,7 +120,7 @@ pub const ALL: &[Metric] = table! {
     Counter mortise_dns_connections_refused_total()
         "Connections of the DNS port closed because too many are open.";
     Counter mortise_dns_queries_total(transport, outcome)
-        "Queries by answer: noerror, nxdomain, servfail, refused, invalid; without answer: late, dropped.";
+        "Queries by answer: noerror, nxdomain, servfail, refused, invalid; without answer: late, dropped; unread if the client did not take it.";
     Gauge mortise_field_index_bytes()
         "Size of the indexes of declared fields; the limit is service.index_bytes.";
     Counter mortise_grpc_answers_dropped_total()
@@ -141,6 +141,8 @@ pub const ALL: &[Metric] = table! {
         "Connections of the HTTP port answered with 503 or closed because too many are open.";
     Counter mortise_http_requests_total(route, code)
         "Answered HTTP requests by route and status code.";
+    Counter mortise_idle_replaced_total(place)
+        "Idle connections (grpc, http, dns, local) and uploads of plugins (uploads) ended to make room for new ones.";
     Histogram mortise_plugin_call_seconds(plugin, hook)
         "Time of one call of a hook, waiting for an instance included.";
     Counter mortise_plugin_calls_low_priority_total(plugin, hook)
@@ -223,6 +225,8 @@ pub const ALL: &[Metric] = table! {
         "Connections of a TLS port: done; failed; late (took too long); plain (no TLS).";
     Counter mortise_tls_reloads_total(outcome)
         "Changes of the files of TLS: loaded, or refused, with the earlier ones still in service.";
+    Counter mortise_unread_answers_replaced_total()
+        "Lists and beginning watches ended because their clients did not read them while others waited.";
     Counter mortise_watches_lagged_total()
         "Watches of clients ended because they fell behind.";
     Counter mortise_watches_refused_total()
