@@ -71,7 +71,7 @@ impl Port {
     pub(crate) fn full(&mut self, setting: &str) {
         if self.full.due(Instant::now()) {
             tracing::warn!(
-                "{}: too many connections are open and none of them is idle, or one address has three quarters of them; \
+                "{}: too many connections are open and none of them is idle, or one address has seven eighths of them; \
                  further ones are refused (limit {setting})",
                 self.name
             );

@@ -125,7 +125,7 @@ pub const ALL: &[Metric] = table! {
     Counter mortise_dns_connections_refused_total()
         "Connections of the DNS port closed because too many are open.";
     Counter mortise_dns_queries_total(transport, outcome)
-        "Queries by answer: noerror, nxdomain, servfail, refused, invalid; without answer: late, dropped.";
+        "Queries by answer: noerror, nxdomain, servfail, refused, invalid; without answer: late, dropped; unread if the client did not take it.";
     Gauge mortise_field_index_bytes()
         "Size of the indexes of declared fields; the limit is service.index_bytes.";
     Counter mortise_grpc_answers_dropped_total()

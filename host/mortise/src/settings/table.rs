@@ -256,7 +256,7 @@ section! {
 section! {
     /// The gRPC port.
     struct Grpc in "grpc" {
-        /// Open connections; one address has at most three quarters of them. A further one takes the place of one without
+        /// Open connections; one address has at most seven eighths of them. A further one takes the place of one without
         /// calls, which gets GOAWAY, or is closed. A new connection has http.request_timeout_ms to send its first bytes.
         max_connections: usize = 4_096, AT_ONCE;
         /// Calls in progress of one caller, watches and other streams included: of the holder of a token over all its
@@ -285,7 +285,7 @@ section! {
         /// Names that requests may use for the server besides localhost and its own address, without scheme and port.
         /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
-        /// Open connections; one address has at most three quarters of them. A further one takes the place of one without
+        /// Open connections; one address has at most seven eighths of them. A further one takes the place of one without
         /// a request, or is answered 503, except a few requests for /healthz. An open watch takes one connection; all
         /// watches together take at most three quarters.
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
