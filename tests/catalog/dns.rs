@@ -443,7 +443,7 @@ async fn large_answers_that_are_not_read_leave_others_their_turn() {
     };
     let mut before = 0;
     eventually("no further answer is taken", async || {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         let now = answered().await;
         now > 0 && now == std::mem::replace(&mut before, now)
     })

@@ -5,7 +5,7 @@ use std::process::Command;
 use mortise_resource::pb;
 
 use crate::support::{Server, Setup, artist, eventually, gvk, skipped, tenancy, until_closed};
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::sleep};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 use tonic::transport::Channel;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 

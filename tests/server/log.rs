@@ -2,8 +2,8 @@
 
 use std::{fs::OpenOptions, process::Stdio};
 
-use crate::support::{Server, Setup, artist, eventually};
-use tokio::process::Command;
+use crate::support::{PATIENCE, Server, Setup, artist, eventually};
+use tokio::{process::Command, time::timeout};
 
 /// The value of a metric without labels.
 async fn metric(server: &Server, name: &str) -> f64 {
@@ -51,16 +51,17 @@ async fn a_log_that_is_not_read_is_dropped_and_counted() {
 /// A server without a reader of stdout serves: the line there is for scripts.
 #[tokio::test]
 async fn a_ready_line_without_a_reader_does_not_keep_the_server_from_serving() {
-    for stdout in
-        [Stdio::from(std::io::pipe().unwrap().1), OpenOptions::new().write(true).open("/dev/full").unwrap().into()]
-    {
+    let (reader, without_reader) = std::io::pipe().unwrap();
+    drop(reader);
+    for stdout in [Stdio::from(without_reader), OpenOptions::new().write(true).open("/dev/full").unwrap().into()] {
         let dir = tempfile::tempdir().unwrap();
         let (mut command, ..) = Setup::new().command(dir.path());
         let mut child = command.stdout(stdout).spawn().unwrap();
         let mut log = String::new();
         let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(child.stderr.take().unwrap()));
         while !log.contains("cannot be written to stdout") {
-            log.push_str(&lines.next_line().await.unwrap().unwrap_or_else(|| panic!("the server ended: {log}")));
+            let line = timeout(PATIENCE, lines.next_line()).await.expect("the line comes").unwrap();
+            log.push_str(&line.unwrap_or_else(|| panic!("the server ended: {log}")));
         }
         let http = log.split("http=").nth(1).unwrap().split_whitespace().next().unwrap();
         tokio::net::TcpStream::connect(http.trim_end_matches(|c: char| !c.is_ascii_digit())).await.unwrap();

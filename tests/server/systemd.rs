@@ -83,8 +83,12 @@ fn the_unit_is_sound() {
     std::fs::write(&unit, text.replace("/usr/bin/mortise", "/bin/true")).unwrap();
     match std::process::Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output() {
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && !said.contains("mortise.service:"), "{said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            // From systemd before 253.
+            let is_known = |line: &&str| !line.contains("Failed to parse service type, ignoring: notify-reload");
+            let faults: Vec<_> =
+                stderr.lines().filter(is_known).filter(|line| line.contains("mortise.service:")).collect();
+            assert!(output.status.success() && faults.is_empty(), "{stderr}");
         }
         Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "{e}"),
     }

@@ -184,6 +184,7 @@ mod tests {
     /// Runs `turns` turns of 1 ms for each of `watches` watches of a caller, and returns the time that passed.
     async fn crowd(paces: &WatchPaces, caller: u64, watches: usize, turns: usize) -> Duration {
         let begun = Instant::now();
+        let _account = paces.watch(Source::from_key(caller));
         let watches = (0..watches).map(|_| async {
             let pace = paces.watch(Source::from_key(caller));
             for _ in 0..turns {
