@@ -228,7 +228,7 @@ async fn futures_first<F: Future<Output: Send + 'static> + Send + 'static>(
     running.join_next().await.unwrap().unwrap()
 }
 
-/// A connection without calls makes room for another address, and is told so.
+/// A connection without calls makes room for another address, and gets GOAWAY.
 #[tokio::test]
 async fn idle_connections_of_a_crowd_get_goaway() {
     let server = Setup::new().env("MORTISE_GRPC_MAX_CONNECTIONS", 8).start().await;
