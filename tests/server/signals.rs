@@ -81,10 +81,10 @@ async fn hangup_ends_a_server_for_development_unless_it_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let temporary = dir.path().join("tmp");
         std::fs::create_dir(&temporary).unwrap();
-        let trap = if ignored { "trap '' HUP; " } else { "" };
-        let mut child = tokio::process::Command::new("sh")
-            .args(["-c", &format!("{trap}exec \"$0\" dev")])
-            .arg(env!("CARGO_BIN_EXE_mortise"))
+        // The tests themselves may run below nohup.
+        let hangup = if ignored { "--ignore-signal=HUP" } else { "--default-signal=HUP" };
+        let mut child = tokio::process::Command::new("env")
+            .args([hangup, env!("CARGO_BIN_EXE_mortise"), "dev"])
             .env("TMPDIR", &temporary)
             .env("MORTISE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("mortise-cache"))
             .envs(["GRPC", "HTTP", "DNS"].map(|port| (format!("MORTISE_{port}_ADDR"), "127.0.0.1:0")))
