@@ -2,9 +2,7 @@
 
 use std::process::Command;
 
-use mortise_resource::pb;
-
-use crate::support::{Server, Setup, artist, eventually, gvk, skipped, tenancy, until_closed};
+use crate::support::{Server, Setup, artist, eventually, skipped, until_closed, watch_artists};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 use tonic::transport::Channel;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
@@ -22,15 +20,6 @@ async fn connected(server: &Server, says: &[u8]) -> TcpStream {
 /// A client on a connection of its own.
 async fn client(server: &Server) -> crate::support::Client {
     mortise_api::ResourceServiceClient::new(server.channel().await)
-}
-
-fn watch_artists() -> pb::WatchListRequest {
-    pb::WatchListRequest {
-        r#type: Some(gvk("demo.v2.Artist")),
-        tenancy: Some(tenancy("*", "*")),
-        name_prefix: String::new(),
-        after: None,
-    }
 }
 
 /// Whether a new client is served.

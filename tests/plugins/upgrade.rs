@@ -141,7 +141,7 @@ async fn after_a_reload_everything_is_stored_upgraded_without_an_event() {
     for (now, before) in after.iter().zip(&before) {
         is_upgraded(now, before);
     }
-    // An upgrade is no event.
+    // Watches get no event of an upgrade.
     let mark = thing("schema", "mark", &Thing { text: "upgraded mark".into(), number: 1, ..Thing::default() });
     watch.shows_next(&server, mark).await;
     server.delete(&id(TYPE, "mark"), "").await.unwrap();

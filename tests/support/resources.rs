@@ -19,6 +19,16 @@ pub fn tenancy(partition: &str, namespace: &str) -> pb::Tenancy {
     pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
 }
 
+/// A list of all artists.
+pub fn list_artists() -> pb::ListRequest {
+    pb::ListRequest { r#type: Some(gvk("demo.v2.Artist")), tenancy: Some(tenancy("*", "*")), ..Default::default() }
+}
+
+/// A watch of all artists.
+pub fn watch_artists() -> pb::WatchListRequest {
+    pb::WatchListRequest { r#type: Some(gvk("demo.v2.Artist")), tenancy: Some(tenancy("*", "*")), ..Default::default() }
+}
+
 /// An id; the server fills in its tenancy.
 pub fn id(t: &str, name: &str) -> pb::Id {
     pb::Id { uid: String::new(), name: name.into(), r#type: Some(gvk(t)), tenancy: None }

@@ -56,7 +56,7 @@ impl Drop for Task {
 const FAILPOINT_VARIABLE: &str = "FAILPOINT_PANIC_OF_TASK";
 
 /// Never resolves, or panics if the variable names this task; for tests.
-#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a build for tests does what it is told"))]
+#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a test asks for the panic"))]
 async fn failpoint(task: &str) {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT_VARIABLE).is_some_and(|told| told == task) {

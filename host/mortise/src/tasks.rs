@@ -67,7 +67,7 @@ impl TaskWatch {
 const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
 
 /// Stand-in for a task, for tests; it never ends, unless `FAILPOINT` names the task: then it panics.
-#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "tests ask for it"))]
+#[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a test asks for the panic"))]
 async fn failpoint(task: &str) -> Result<(), JoinError> {
     #[cfg(debug_assertions)]
     if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use mortise_resource::pb;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
@@ -14,28 +13,11 @@ use tokio::{
 use tonic::transport::Channel;
 
 use super::{Connection, MIB, growth, heavy, lean};
-use crate::support::{PATIENCE, Server, Setup, Watch, artist, gvk, id, tenancy, until};
+use crate::support::{PATIENCE, Server, Setup, Watch, artist, id, list_artists, until, watch_artists};
 
 const CROWD: [u8; 4] = [127, 0, 0, 66];
 
 const OTHER: [u8; 4] = [127, 0, 0, 7];
-
-fn list_artists() -> pb::ListRequest {
-    pb::ListRequest {
-        r#type: Some(gvk("demo.v2.Artist")),
-        tenancy: Some(tenancy("*", "*")),
-        name_prefix: String::new(),
-    }
-}
-
-fn watch_artists() -> pb::WatchListRequest {
-    pb::WatchListRequest {
-        r#type: Some(gvk("demo.v2.Artist")),
-        tenancy: Some(tenancy("*", "*")),
-        name_prefix: String::new(),
-        after: None,
-    }
-}
 
 /// Begins answers on connections of the crowd's address, and reads nothing of them.
 async fn unread(server: &Server, method: &'static str, connections: usize, each: usize) -> JoinSet<()> {

@@ -13,23 +13,11 @@ use tonic::Code;
 
 use super::{Connection, MIB, growth, heavy, lean, peak_until_stalled, status};
 use crate::support::{
-    PATIENCE, Watch, album, artist, eventually, gvk, id, id_of, names, owned, progress_until, tenancy, thing,
+    PATIENCE, Watch, album, artist, eventually, gvk, id, id_of, list_artists, names, owned, progress_until, tenancy,
+    thing, watch_artists,
 };
 
 const ARTIST: &str = "demo.v2.Artist";
-
-fn watch_artists() -> pb::WatchListRequest {
-    pb::WatchListRequest {
-        r#type: Some(gvk(ARTIST)),
-        tenancy: Some(tenancy("*", "*")),
-        name_prefix: String::new(),
-        after: None,
-    }
-}
-
-fn list_artists() -> pb::ListRequest {
-    pb::ListRequest { r#type: Some(gvk(ARTIST)), tenancy: Some(tenancy("*", "*")), name_prefix: String::new() }
-}
 
 #[tokio::test]
 async fn a_watch_that_is_not_read_holds_little_and_ends() {

@@ -45,7 +45,7 @@ use crate::{
 pub enum ReplicatedChange {
     /// The new state of the resource.
     Put(Box<pb::Resource>),
-    /// This incarnation no longer exists, or is no longer for this region.
+    /// The incarnation was deleted, or has left this region.
     Remove {
         /// Its id, with the uid.
         id: pb::Id,

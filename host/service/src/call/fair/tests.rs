@@ -114,7 +114,7 @@ async fn who_does_not_wait_leaves_no_trace() {
     let pool = FairPool::new(4, 1);
     let held = pool.try_acquire(key(A), 3).unwrap();
     assert!(pool.try_acquire(key(B), 2).is_none() && pool.try_acquire(key(B), 5).is_none());
-    assert!(pool.try_acquire(key(C), 1).is_some(), "nobody waits");
+    assert!(pool.try_acquire(key(C), 1).is_some(), "the queue is empty");
     drop(held);
     assert!(now(&pool, B, 4).await.is_some());
 }

@@ -40,7 +40,7 @@ async fn a_store_without_one_of_its_threads_refuses_writes() {
     let store = SledBackend::open(Options::new(dir.path().join("store"))).unwrap();
     let stored = store.write_cas(resource("a")).await.unwrap();
     store.shared.guard("scrub", || {});
-    assert!(store.health().borrow().is_ready(), "an end without a panic is none of its business");
+    assert!(store.health().borrow().is_ready(), "only a panic makes it unready");
     store.shared.guard("scrub", || panic!("panics on purpose"));
     let health = store.health().borrow().clone();
     assert!(
