@@ -1,7 +1,8 @@
 //! Tests of a full disk: a small tmpfs, where mounting is allowed.
 
-use std::{fs, io::Write as _, process::Command, time::Duration};
+use std::{ffi::CString, fs, io::Write as _, time::Duration};
 
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tracing::{Event, Level, Metadata, span};
 
 use super::*;
@@ -37,12 +38,12 @@ impl tracing::Subscriber for Levels {
 struct Disk(tempfile::TempDir);
 
 impl Disk {
-    /// Makes one of `mib` MiB. Returns `None`, with a message, where mounting is not allowed.
+    /// Makes one of `mib` MiB. Returns `None`, with a message, where mounting is not allowed. Starts no process: until
+    /// its `exec`, a child shares the locks on the stores that other tests have open.
     fn new(mib: u64) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
-        let options = format!("size={mib}m");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(dir.path()).output();
-        if mount.is_ok_and(|mount| mount.status.success()) {
+        let options = CString::new(format!("size={mib}m")).unwrap();
+        if mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), options.as_c_str()).is_ok() {
             return Some(Self(dir));
         }
         // On the real stderr: what a passing test prints is swallowed.
@@ -73,7 +74,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        Command::new("umount").arg("-l").arg(self.0.path()).status().ok();
+        unmount(self.0.path(), UnmountFlags::DETACH).ok();
     }
 }
 
