@@ -33,7 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
 
     let mut files = BTreeSet::new();
-    for part in CRATES.iter().flat_map(|one| ["Cargo.toml", "build.rs", "src", "wit"].map(|of| format!("{one}/{of}"))) {
+    for part in CRATES
+        .iter()
+        .flat_map(|folder| ["Cargo.toml", "build.rs", "src", "wit"].map(|part_name| format!("{folder}/{part_name}")))
+    {
         collect(&root, Path::new(&part), &mut files)?;
     }
     for part in DATA {
@@ -70,8 +73,8 @@ fn collect(root: &Path, part: &Path, into: &mut BTreeSet<String>) -> Result<(), 
 /// Cuts the top Cargo.toml to what the packed crates inherit.
 fn workspace(root: &Path) -> Result<String, Box<dyn Error>> {
     let mut names = BTreeSet::new();
-    for one in CRATES {
-        let manifest = fs::read_to_string(root.join(one).join("Cargo.toml"))?.parse::<Table>()?;
+    for name in CRATES {
+        let manifest = fs::read_to_string(root.join(name).join("Cargo.toml"))?.parse::<Table>()?;
         inherited(&manifest, &mut names);
     }
     let top = fs::read_to_string(root.join("Cargo.toml"))?.parse::<Table>()?;
@@ -80,7 +83,7 @@ fn workspace(root: &Path) -> Result<String, Box<dyn Error>> {
     whole.retain(|key, _| kept.contains(&key));
     whole.insert("members".into(), CRATES.map(Value::from).to_vec().into());
     if let Some(Value::Table(dependencies)) = whole.get_mut("dependencies") {
-        dependencies.retain(|name, _| names.iter().any(|one| name == one.as_str()));
+        dependencies.retain(|name, _| names.iter().any(|used| name == used.as_str()));
     }
     let cut = Table::from_iter([("workspace".to_owned(), Value::Table(whole))]);
     Ok(format!("# A cut of Mortise's own Cargo.toml, for its plugin SDK.\n{}", toml::to_string(&cut)?))

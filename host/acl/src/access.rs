@@ -91,7 +91,7 @@ impl Tables {
             self.owners.entry(hash).or_default().push(accessor.to_owned());
         }
         let changed = [before, now].into_iter().flatten().map(|hash| self.refresh_identity(hash));
-        let changed = changed.fold(false, |any, one| any | one);
+        let changed = changed.fold(false, |any, other| any | other);
         // The table holds one reference; rules without another belong to no identity.
         self.rules.retain(|_, rules| Arc::strong_count(rules) > 1);
         changed
@@ -101,7 +101,7 @@ impl Tables {
     /// are the same, as after a write of a status.
     fn refresh_identity(&mut self, hash: Hash) -> bool {
         let owner = match self.owners.get(&hash).map(Vec::as_slice) {
-            Some([one]) => self.tokens.get(one).map(|(_, facts)| facts.clone()),
+            Some([policy]) => self.tokens.get(policy).map(|(_, facts)| facts.clone()),
             _ => None,
         };
         if self.owners.get(&hash).is_some_and(Vec::is_empty) {
@@ -244,7 +244,7 @@ impl Access {
             Some(policy) => tables.policies.insert(name.to_owned(), policy),
             None => tables.policies.remove(name),
         };
-        tables.rules.retain(|names, _| !names.iter().any(|one| one == name));
+        tables.rules.retain(|names, _| !names.iter().any(|removed| removed == name));
         let tokens: Vec<_> = tables.identities.values().map(|(_, identity)| identity.clone()).collect();
         let others = [&self.anonymous, &self.dns].into_iter().chain(self.certificates.values()).cloned();
         for identity in tokens.into_iter().chain(others).filter(|identity| identity.has(name)) {
@@ -292,7 +292,7 @@ impl Access {
     fn check_expirations(&self, seen: SystemTime, now: SystemTime) -> (bool, Option<SystemTime>) {
         let tables = self.tables.read();
         let times = || tables.tokens.values().filter_map(|(_, facts)| facts.expires_at);
-        (times().any(|at| seen < at && at <= now), times().filter(|at| *at > now).min())
+        (times().any(|time| seen < time && time <= now), times().filter(|time| *time > now).min())
     }
 }
 
@@ -305,7 +305,7 @@ fn read(accessor: &str, token: &data::Token) -> Option<(Hash, TokenFacts)> {
         return None;
     }
     // A time that `SystemTime` cannot represent counts as past.
-    let expires_at = token.expires_at.map(|at| SystemTime::try_from(at).unwrap_or(SystemTime::UNIX_EPOCH));
+    let expires_at = token.expires_at.map(|time| SystemTime::try_from(time).unwrap_or(SystemTime::UNIX_EPOCH));
     let defaults = pb::Tenancy { partition: token.partition.clone(), namespace: token.namespace.clone() };
     let facts = TokenFacts {
         accessor: accessor.to_owned(),

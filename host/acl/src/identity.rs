@@ -90,7 +90,7 @@ impl Identity {
     }
 
     pub(crate) fn has(&self, policy: &str) -> bool {
-        self.policies.iter().any(|one| one == policy)
+        self.policies.iter().any(|held| held == policy)
     }
 
     pub(crate) fn set_rules(&self, rules: Arc<RuleSet>) {
@@ -102,7 +102,8 @@ impl Identity {
     }
 
     fn is_valid(&self) -> bool {
-        !self.gone.load(Ordering::Acquire) && self.expires_at.is_none_or(|at| mortise_clock::date() < at)
+        !self.gone.load(Ordering::Acquire)
+            && self.expires_at.is_none_or(|expires_at| mortise_clock::date() < expires_at)
     }
 }
 
@@ -115,9 +116,9 @@ impl Authorizer for Identity {
         self.rules.load().is_denied(permission, name)
     }
 
-    fn effect(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Effect {
+    fn effect(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Effect {
         match self.is_valid() {
-            true => self.rules.load().effect(verb, of, name),
+            true => self.rules.load().effect(verb, id, name),
             false => Effect::Deny,
         }
     }

@@ -70,10 +70,10 @@ impl Policy {
     /// # Errors
     /// The first fault and its field, such as `type_rules[2]`.
     pub fn read(policy: &data::Policy) -> Result<Self, FieldFault<PolicyError>> {
-        let at = |field: &str, fault| FieldFault { path: FieldPath::field(field), fault };
-        let area_rules = read_rules(&policy.rules).map_err(|fault| at("rules", fault))?;
+        let field_fault = |field: &str, fault| FieldFault { path: FieldPath::field(field), fault };
+        let area_rules = read_rules(&policy.rules).map_err(|fault| field_fault("rules", fault))?;
         if policy.type_rules.len() > MAX_TYPE_RULES {
-            return Err(at("type_rules", PolicyError::TooManyRules { most: MAX_TYPE_RULES }));
+            return Err(field_fault("type_rules", PolicyError::TooManyRules { most: MAX_TYPE_RULES }));
         }
         let type_rules = policy.type_rules.iter().enumerate().map(|(index, rule)| {
             let path = || FieldPath::field("type_rules").with(PathStep::index(index));

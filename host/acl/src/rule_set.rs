@@ -73,7 +73,7 @@ impl RuleSet {
                 };
                 *level = match (*level, rule.level) {
                     (Level::Deny, _) | (_, Level::Deny) => Level::Deny,
-                    (one, other) => one.max(other),
+                    (left, other) => left.max(other),
                 };
             }
             type_rules.extend(policy.type_rules.iter().cloned());
@@ -101,10 +101,10 @@ impl RuleSet {
         !self.management && self.level(area, name) == Some(Level::Deny)
     }
 
-    pub(crate) fn effect(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Effect {
+    pub(crate) fn effect(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Effect {
         match self.management {
             true => Effect::Allow,
-            false => type_rule::decide(&self.type_rules, verb, of, name),
+            false => type_rule::decide(&self.type_rules, verb, id, name),
         }
     }
 }
@@ -145,8 +145,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_closest_rule_decides(rules in prop::collection::vec(rule(), 0..12), name in "[abé/]{0,6}") {
-            let policies: Vec<_> = rules.chunks(3).map(|some| {
-                Arc::new(Policy { area_rules: some.to_vec(), type_rules: Vec::new() })
+            let policies: Vec<_> = rules.chunks(3).map(|chunk| {
+                Arc::new(Policy { area_rules: chunk.to_vec(), type_rules: Vec::new() })
             }).collect();
             let set = RuleSet::new(&policies, false);
             prop_assert_eq!(set.level("key", &name), expected(&rules, &name));

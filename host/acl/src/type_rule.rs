@@ -44,12 +44,12 @@ impl TypePattern {
         is_exact.then_some(Self::Exact(exact))
     }
 
-    fn fits(&self, of: IdRef<'_>) -> bool {
+    fn fits(&self, id: IdRef<'_>) -> bool {
         match self {
             Self::Any => true,
-            Self::Group(group) => **group == *of.group,
-            Self::Kind { group, kind } => **group == *of.group && **kind == *of.kind,
-            Self::Exact(exact) => exact.is_of(of),
+            Self::Group(group) => **group == *id.group,
+            Self::Kind { group, kind } => **group == *id.group && **kind == *id.kind,
+            Self::Exact(exact) => exact.is_of(id),
         }
     }
 }
@@ -138,21 +138,21 @@ impl CompiledTypeRule {
     /// The closeness of the rule; `None` if it does not fit. A question without a name is about all resources of the
     /// type in a place, where `*` stands for every partition or namespace. A rule with names can allow such a question
     /// (each resource is checked later), but cannot deny it.
-    fn fits(&self, verb: Verb, of: IdRef<'_>, name: Option<&str>) -> Option<Closeness> {
+    fn fits(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Option<Closeness> {
         let unit = |units: &[Box<str>], unit: &str| {
-            units.is_empty() || units.iter().any(|one| **one == *unit || **one == *WILDCARD)
+            units.is_empty() || units.iter().any(|allowed| **allowed == *unit || **allowed == *WILDCARD)
         };
         let fits = self.verbs.has(verb)
-            && self.types.iter().any(|pattern| pattern.fits(of))
-            && unit(&self.partitions, of.partition)
-            && unit(&self.namespaces, of.namespace);
+            && self.types.iter().any(|pattern| pattern.fits(id))
+            && unit(&self.partitions, id.partition)
+            && unit(&self.namespaces, id.namespace);
         if !fits {
             return None;
         }
         match name {
             None => (self.fits_all_names() || !self.deny).then_some(0),
             Some(_) if self.fits_all_names() => Some(0),
-            Some(name) if self.names.iter().any(|one| **one == *name) => Some(EXACT),
+            Some(name) if self.names.iter().any(|allowed| **allowed == *name) => Some(EXACT),
             Some(name) => {
                 let fitting = self.name_prefixes.iter().filter(|prefix| name.starts_with(&***prefix));
                 fitting.map(|prefix| prefix.len()).max()
@@ -165,10 +165,10 @@ impl CompiledTypeRule {
 pub(crate) fn decide<'a>(
     rules: impl IntoIterator<Item = &'a CompiledTypeRule>,
     verb: Verb,
-    of: IdRef<'_>,
+    id: IdRef<'_>,
     name: Option<&str>,
 ) -> Effect {
-    let fitting = rules.into_iter().filter_map(|rule| Some((rule.fits(verb, of, name)?, rule.deny)));
+    let fitting = rules.into_iter().filter_map(|rule| Some((rule.fits(verb, id, name)?, rule.deny)));
     match fitting.max() {
         None => Effect::Undecided,
         Some((_, true)) => Effect::Deny,

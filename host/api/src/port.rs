@@ -85,7 +85,7 @@ struct LogThrottle(Option<Instant>);
 
 impl LogThrottle {
     fn due(&mut self, now: Instant) -> bool {
-        let due = self.0.is_none_or(|said| now.duration_since(said) >= LOG_INTERVAL);
+        let due = self.0.is_none_or(|logged_at| now.duration_since(logged_at) >= LOG_INTERVAL);
         if due {
             self.0 = Some(now);
         }
@@ -100,12 +100,12 @@ mod tests {
     #[test]
     fn the_same_is_not_said_again_for_a_while() {
         let (mut line, begun) = (LogThrottle::default(), Instant::now());
-        let said = |line: &mut LogThrottle, after| line.due(begun + after);
-        assert!(said(&mut line, Duration::ZERO));
-        assert!(!said(&mut line, Duration::ZERO));
-        assert!(!said(&mut line, LOG_INTERVAL - Duration::from_millis(1)));
-        assert!(said(&mut line, LOG_INTERVAL));
-        assert!(!said(&mut line, LOG_INTERVAL * 2 - Duration::from_millis(1)));
-        assert!(said(&mut line, LOG_INTERVAL * 2));
+        let is_due = |line: &mut LogThrottle, after| line.due(begun + after);
+        assert!(is_due(&mut line, Duration::ZERO));
+        assert!(!is_due(&mut line, Duration::ZERO));
+        assert!(!is_due(&mut line, LOG_INTERVAL - Duration::from_millis(1)));
+        assert!(is_due(&mut line, LOG_INTERVAL));
+        assert!(!is_due(&mut line, LOG_INTERVAL * 2 - Duration::from_millis(1)));
+        assert!(is_due(&mut line, LOG_INTERVAL * 2));
     }
 }

@@ -59,7 +59,7 @@ const FAILPOINT_VARIABLE: &str = "FAILPOINT_PANIC_OF_TASK";
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a test asks for the panic"))]
 async fn failpoint(task: &str) {
     #[cfg(debug_assertions)]
-    if std::env::var_os(FAILPOINT_VARIABLE).is_some_and(|told| told == task) {
+    if std::env::var_os(FAILPOINT_VARIABLE).is_some_and(|chosen| chosen == task) {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         panic!("a test asked for this panic");
     }

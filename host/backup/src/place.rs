@@ -184,13 +184,13 @@ mod tests {
         for moves in 0..=6 {
             let dir = ready();
             for (n, name) in MOVED_PATHS.iter().enumerate() {
-                let at = |root: &str| dir.path().join(root).join(name);
+                let path = |root: &str| dir.path().join(root).join(name);
                 if moves > 2 * n {
-                    fs::create_dir_all(at(REPLACED_DIR).parent().unwrap()).unwrap();
-                    fs::rename(at(""), at(REPLACED_DIR)).unwrap();
+                    fs::create_dir_all(path(REPLACED_DIR).parent().unwrap()).unwrap();
+                    fs::rename(path(""), path(REPLACED_DIR)).unwrap();
                 }
                 if moves > 2 * n + 1 {
-                    fs::rename(at(READY_DIR), at("")).unwrap();
+                    fs::rename(path(READY_DIR), path("")).unwrap();
                 }
             }
             assert!(finish_interrupted(dir.path()).unwrap());

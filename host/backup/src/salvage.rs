@@ -267,10 +267,10 @@ impl<'n> Salvager<'n> {
     fn compare(&mut self, manifest: Option<&Manifest>) {
         let Some(manifest) = manifest else { return self.leave_out(entry::MANIFEST, "it cannot be read") };
         let found = self.counts();
-        for (type_key, said) in manifest.head().resources {
+        for (type_key, listed) in manifest.head().resources {
             let count = found.get(&type_key).copied().unwrap_or(0);
-            if count != said {
-                self.leave_out(format!("resources of type {type_key}"), format!("{count} of {said} can be read"));
+            if count != listed {
+                self.leave_out(format!("resources of type {type_key}"), format!("{count} of {listed} can be read"));
             }
         }
     }

@@ -237,10 +237,10 @@ async fn altered_backups_are_refused_without_changes() {
     let ends = (0..200).chain(bytes.len() - 2 * SEAL_BYTES..bytes.len());
     let mut random = fastrand::Rng::with_seed(5);
     let anywhere: Vec<_> = std::iter::repeat_with(|| random.usize(..bytes.len())).take(300).collect();
-    for at in ends.chain(anywhere) {
+    for offset in ends.chain(anywhere) {
         let mut altered = bytes.clone();
-        altered[at] ^= 1 << random.u8(..8);
-        refused(&altered, &format!("a bit of byte {at}"));
+        altered[offset] ^= 1 << random.u8(..8);
+        refused(&altered, &format!("a bit of byte {offset}"));
     }
     for added in [&b"\0"[..], b"more", &bytes, &bytes[bytes.len() - SEAL_BYTES..]] {
         refused(&[&bytes, added].concat(), "something added");
@@ -366,7 +366,7 @@ async fn sealed_nonsense_is_refused() {
             "does not match its checksum",
             true,
             Arc::new(|entries| {
-                let name = entries[3].1.windows(3).position(|at| at == b"r-7").unwrap();
+                let name = entries[3].1.windows(3).position(|offset| offset == b"r-7").unwrap();
                 entries[3].1[name + 2] = b'8';
             }),
         ),

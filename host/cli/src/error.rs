@@ -98,10 +98,15 @@ impl CliError {
         self
     }
 
+    /// Makes a failure with the text of an error, and keeps the error.
+    pub fn because(exit: Exit, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { message: cause.to_string(), cause: Some(Cause(Arc::new(cause))), ..Self::new(exit, "") }
+    }
+
     /// Appends the text of an error to the message, and keeps the error.
     #[must_use]
     pub fn caused_by(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.message = format!("{}: {cause}", self.message);
+        self.message = format!("{}: {}", self.message, cause.to_string().trim_end());
         self.cause = Some(Cause(Arc::new(cause)));
         self
     }

@@ -75,7 +75,7 @@ struct Dates {
 
 impl Dates {
     fn date(&mut self, machine: SystemTime, now: Instant) -> SystemTime {
-        let kept = self.latest.and_then(|(date, at)| date.checked_add(now.saturating_duration_since(at)));
+        let kept = self.latest.and_then(|(date, instant)| date.checked_add(now.saturating_duration_since(instant)));
         let date = kept.map_or(machine, |kept| kept.max(machine));
         self.latest = Some((date, now));
         date

@@ -93,8 +93,8 @@ impl Definition {
 
     /// Watches another type; `mapper` turns its events into requests.
     #[must_use]
-    pub fn watch(mut self, of: pb::Type, mapper: Mapper, indexes: Vec<Index>) -> Self {
-        self.watched.push(Watched { of, mapper: Arc::new(mapper), indexes });
+    pub fn watch(mut self, resource_type: pb::Type, mapper: Mapper, indexes: Vec<Index>) -> Self {
+        self.watched.push(Watched { of: resource_type, mapper: Arc::new(mapper), indexes });
         self
     }
 
@@ -173,10 +173,10 @@ impl Definition {
                 return Err(DefinitionError::WatchedTwice(types::gvk(&watched.of)));
             }
         }
-        for (of, indexes) in self.types() {
+        for (resource_type, indexes) in self.types() {
             let mut names: Vec<&str> = vec![ID];
             // The managed type may be watched as well; its indexes add up.
-            let same = self.types().filter(|(other, _)| GroupKind::from(of).matches(other));
+            let same = self.types().filter(|(other, _)| GroupKind::from(resource_type).matches(other));
             let all = same.flat_map(|(_, indexes)| indexes);
             for index in if indexes.is_empty() { None } else { Some(all) }.into_iter().flatten() {
                 if names.contains(&&*index.name) {
@@ -190,14 +190,14 @@ impl Definition {
 
     /// A mapper through an index needs that index.
     fn check_mapper(&self, mapper: &Mapper) -> Result<(), DefinitionError> {
-        let Mapper::Index { of, index, .. } = mapper else { return Ok(()) };
-        let mut indexes = self.types().filter(|(t, _)| GroupKind::from(of).matches(t)).peekable();
+        let Mapper::Index { of: resource_type, index, .. } = mapper else { return Ok(()) };
+        let mut indexes = self.types().filter(|(t, _)| GroupKind::from(resource_type).matches(t)).peekable();
         let id = index == ID && indexes.peek().is_some();
         if id || indexes.flat_map(|(_, i)| i).any(|known| *known.name == **index) {
             return Ok(());
         }
         let (controller, index) = (self.name.to_string(), index.clone());
-        Err(DefinitionError::NoIndex { controller, of: types::gvk(of), index })
+        Err(DefinitionError::NoIndex { controller, of: types::gvk(resource_type), index })
     }
 
     /// Every type that is cached, with its indexes; the managed one first.

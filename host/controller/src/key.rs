@@ -54,13 +54,13 @@ impl Key {
         self.part(2)
     }
 
-    /// The key as an id of type `of`.
+    /// The key as an id of `resource_type`.
     #[must_use]
-    pub fn id(&self, of: &pb::Type, uid: Option<&str>) -> pb::Id {
+    pub fn id(&self, resource_type: &pb::Type, uid: Option<&str>) -> pb::Id {
         pb::Id {
             uid: uid.unwrap_or_default().to_owned(),
             name: self.name().to_owned(),
-            r#type: Some(of.clone()),
+            r#type: Some(resource_type.clone()),
             tenancy: Some(pb::Tenancy {
                 partition: self.partition().to_owned(),
                 namespace: self.namespace().to_owned(),
@@ -130,14 +130,14 @@ pub(crate) struct GroupKind {
 
 impl GroupKind {
     /// Whether a type is of this group and kind.
-    pub(crate) fn matches(&self, of: &pb::Type) -> bool {
-        self.group == of.group && self.kind == of.kind
+    pub(crate) fn matches(&self, resource_type: &pb::Type) -> bool {
+        self.group == resource_type.group && self.kind == resource_type.kind
     }
 }
 
 impl From<&pb::Type> for GroupKind {
-    fn from(of: &pb::Type) -> Self {
-        Self { group: of.group.clone(), kind: of.kind.clone() }
+    fn from(resource_type: &pb::Type) -> Self {
+        Self { group: resource_type.group.clone(), kind: resource_type.kind.clone() }
     }
 }
 

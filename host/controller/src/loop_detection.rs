@@ -80,8 +80,8 @@ impl Cause {
 }
 
 /// The shorter of two chains, of which one or both may be unknown.
-fn shorter(one: Option<u32>, other: Option<u32>) -> Option<u32> {
-    one.into_iter().chain(other).min()
+fn shorter(left: Option<u32>, other: Option<u32>) -> Option<u32> {
+    left.into_iter().chain(other).min()
 }
 
 /// The recent writes of one controller's reconciles.
@@ -121,8 +121,8 @@ impl OwnWrites {
     /// The known length of the chain; open events stay open.
     pub(crate) fn known_length(&self, cause: &Cause) -> u32 {
         let known = self.known.lock();
-        let of = |mark| known.chains.get(mark).map_or(0, |chain: &u32| chain.saturating_add(1));
-        cause.chain.into_iter().chain(cause.open.iter().map(of)).min().unwrap_or(0)
+        let length = |mark| known.chains.get(mark).map_or(0, |chain: &u32| chain.saturating_add(1));
+        cause.chain.into_iter().chain(cause.open.iter().map(length)).min().unwrap_or(0)
     }
 
     /// Judges the events that are known to be own writes; the others stay open.

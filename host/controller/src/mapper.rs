@@ -89,10 +89,10 @@ impl Mapper {
                 Self::References(find) => {
                     find(&resource.decode().map_err(undecodable)?)?.into_iter().map(target).collect()
                 }
-                Self::Index { of, index, keys } => {
+                Self::Index { of: resource_type, index, keys } => {
                     let mut ids = Vec::new();
                     for key in keys(&resource.decode().map_err(undecodable)?)? {
-                        let found = context.cache().list(of, index, &key);
+                        let found = context.cache().list(resource_type, index, &key);
                         let found = found.map_err(|e| ReconcileError::because(e.to_string(), e))?;
                         for resource in found {
                             ids.extend(resource.decode_id().map_err(undecodable)?);

@@ -38,7 +38,7 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// An error ends the controller's run, which begins again after a wait; so a controller waits for a type that is
     /// not registered yet.
-    async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError>;
+    async fn watch(&self, resource_type: &pb::Type) -> Result<Box<dyn Watch>, SourceError>;
 }
 
 /// An open watch. Dropping it closes it.

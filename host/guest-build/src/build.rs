@@ -225,7 +225,10 @@ impl Build {
         }
         components.sort();
         if self.out_dir == OutDir::Default {
-            component::remove_stale_components(&out_dir, &components.iter().map(|one| &one.path).collect::<Vec<_>>())?;
+            component::remove_stale_components(
+                &out_dir,
+                &components.iter().map(|component| &component.path).collect::<Vec<_>>(),
+            )?;
         }
         Ok(BuildOutput { dir: out_dir, components, inputs: inputs.into_iter().collect() })
     }
@@ -264,7 +267,7 @@ impl BuildOutput {
     /// Path of the component of that name.
     #[must_use]
     pub fn component(&self, name: &str) -> Option<&Path> {
-        self.components.iter().find(|one| one.name == name).map(|one| one.path.as_path())
+        self.components.iter().find(|component| component.name == name).map(|component| component.path.as_path())
     }
 
     /// Prints a `cargo::rerun-if-changed` line for every input.

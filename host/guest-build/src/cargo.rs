@@ -175,7 +175,7 @@ fn modules(messages: &str, package: &Package) -> Vec<Module> {
 
 fn module(artifact: Artifact, package: &Package) -> Option<Module> {
     let Artifact { reason, manifest_path, target, filenames } = artifact;
-    let has = |all: &[String], what: &str| all.iter().any(|one| one == what);
+    let has = |all: &[String], what: &str| all.iter().any(|value| value == what);
     if reason != "compiler-artifact" || manifest_path != package.manifest || !has(&target.crate_types, "cdylib") {
         return None;
     }

@@ -80,7 +80,7 @@ impl Directories {
         let overrides = Overrides { data_dir: self.data_dir, plugin_dir, ..Overrides::default() };
         let env = |name: &str| std::env::var(name).ok();
         let settings = Settings::load(self.config.as_deref(), &env, overrides);
-        let config = settings.map_err(|e| CliError::usage(e.to_string()))?.config;
+        let config = settings.map_err(|e| CliError::because(Exit::Usage, e))?.config;
         Ok((config.data_dir, config.plugin_dir))
     }
 }
@@ -213,7 +213,8 @@ fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
 fn from_stdin() -> Result<Archive, CliError> {
     let dir = std::env::temp_dir();
     let failed = |e: io::Error| {
-        CliError::failed(format!("cannot keep standard input in {}: {e}", dir.display()))
+        CliError::failed(format!("cannot keep standard input in {}", dir.display()))
+            .caused_by(e)
             .remedy("set TMPDIR to a directory with room for it; or save it as a file first")
     };
     let mut file = tempfile::tempfile_in(&dir).map_err(failed)?;
@@ -262,12 +263,10 @@ fn unsalvaged(error: BackupError) -> CliError {
 /// Converts an error: to wrong usage, where something is in the way or is not a backup; to a failure, where something
 /// broke.
 fn failure(error: BackupError) -> CliError {
-    let text = error.to_string();
-    match error {
-        BackupError::Occupied { .. } | BackupError::Nested { .. } | BackupError::NotABackup { .. } => {
-            CliError::usage(text)
-        }
-        BackupError::Store(StoreError::Absent { .. }) => CliError::usage(text),
-        _ => CliError::failed(text),
-    }
+    let exit = match error {
+        BackupError::Occupied { .. } | BackupError::Nested { .. } | BackupError::NotABackup { .. } => Exit::Usage,
+        BackupError::Store(StoreError::Absent { .. }) => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    CliError::because(exit, error)
 }

@@ -70,7 +70,7 @@ const FAILPOINT: &str = "FAILPOINT_PANIC_OF_TASK";
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "a test asks for the panic"))]
 async fn failpoint(task: &str) -> Result<(), JoinError> {
     #[cfg(debug_assertions)]
-    if std::env::var_os(FAILPOINT).is_some_and(|told| told == task) {
+    if std::env::var_os(FAILPOINT).is_some_and(|chosen| chosen == task) {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         return tokio::spawn(async { panic!("a test asked for this panic") }).await;
     }
@@ -90,8 +90,8 @@ mod tests {
         let abort = aborted.abort_handle();
         let watching = [tasks.over("good", tokio::spawn(async {})), tasks.over("aborted", aborted)];
         abort.abort();
-        for one in watching {
-            one.await.unwrap();
+        for watch in watching {
+            watch.await.unwrap();
         }
         assert_eq!(tasks.panic(), None);
         tasks.spawn("bad", async { panic!("a test asked for this panic") }).await.unwrap();

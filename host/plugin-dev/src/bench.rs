@@ -69,10 +69,10 @@ impl Bench {
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
         let path = self.source.component().await?;
         let offline = Offline::new(&path)?;
-        let manifest = offline.describe().await.map_err(|e| fault::load(&path, &e))?;
+        let manifest = offline.describe().await.map_err(|e| fault::load(&path, e))?;
         let settings = test::granted(&manifest)
-            .map_err(|e| fault::failed(e.to_string(), "`mortise plugin inspect` shows what it needs"))?;
-        let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, &e))?;
+            .map_err(|e| CliError::because(Exit::Failed, e).remedy("`mortise plugin inspect` shows what it needs"))?;
+        let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, e))?;
         // Searches of hooks find nothing.
         let lookups: Arc<dyn LookupHost> = test::StoredResources::of(&manifest);
         offline.sandbox.set_lookup_host(&lookups);
@@ -80,7 +80,7 @@ impl Bench {
         let mut rows = vec![self.empty(&plugin).await?];
         for decl in &manifest.types {
             let resource = match &given {
-                Some((of, resource)) if *of == decl.gvk => resource.clone(),
+                Some((gvk, resource)) if *gvk == decl.gvk => resource.clone(),
                 Some(_) => continue,
                 None => sample::resource(decl),
             };
@@ -102,15 +102,15 @@ impl Bench {
         let name = path.display().to_string();
         let next = "`mortise plugin schema` shows what a resource of this plugin looks like";
         let documents = mortise_text::parse(Text { name: &name, text: &text }, None, &types);
-        let documents = documents.map_err(|faults| fault::usage(faults.to_string(), next))?;
+        let documents = documents.map_err(|faults| CliError::because(Exit::Usage, faults).remedy(next))?;
         let first = documents.into_iter().next().ok_or_else(|| fault::usage(format!("{name}: no resource"), next))?;
         let mut resource = first.resource;
         let id = resource.id.get_or_insert_default();
-        let of = mortise_resource::types::Gvk::from(&id.r#type.clone().unwrap_or_default());
-        if let Some(decl) = plugin.manifest().types.iter().find(|decl| decl.gvk == of) {
+        let gvk = mortise_resource::types::Gvk::from(&id.r#type.clone().unwrap_or_default());
+        if let Some(decl) = plugin.manifest().types.iter().find(|decl| decl.gvk == gvk) {
             decl.scope.fill(id.tenancy.get_or_insert_default());
         }
-        Ok(Some((of, resource)))
+        Ok(Some((gvk, resource)))
     }
 
     /// Measures the part that every request to the plugin costs.
@@ -129,7 +129,7 @@ impl Bench {
         decl: &TypeDecl,
         resource: &pb::Resource,
     ) -> Result<Vec<Row>, CliError> {
-        let of = decl.gvk.to_string();
+        let type_name = decl.gvk.to_string();
         let bytes = resource.encode_to_vec();
         let id = resource.id.clone().unwrap_or_default();
         let new = || Call::new(plugin.clone(), Arc::new(AllowAll));
@@ -150,7 +150,7 @@ impl Bench {
                 }?;
                 Ok(call.used())
             };
-            rows.push(self.row(&of, hook, call).await?);
+            rows.push(self.row(&type_name, hook, call).await?);
         }
         Ok(rows)
     }
@@ -162,10 +162,10 @@ impl Bench {
         resource: &pb::Resource,
     ) -> Result<Vec<Row>, CliError> {
         let mut rows = Vec::new();
-        for controller in plugin.manifest().controllers.iter().filter(|one| one.manages == decl.gvk) {
-            let broken = |what: String| fault::failed(format!("controller {}: {what}", controller.name), NEXT);
+        for controller in plugin.manifest().controllers.iter().filter(|controller| controller.manages == decl.gvk) {
+            let broken = || fault::failed(format!("controller {}", controller.name), NEXT);
             let harness =
-                test::ReconcileHarness::new(plugin, controller, resource).map_err(|e| broken(e.to_string()))?;
+                test::ReconcileHarness::new(plugin, controller, resource).map_err(|e| broken().caused_by(e))?;
             let call = || harness.reconcile();
             rows.push(self.row(&decl.gvk.to_string(), &format!("reconcile {}", controller.name), call).await?);
         }
@@ -173,15 +173,16 @@ impl Bench {
     }
 
     /// Calls a hook again and again, and measures it.
-    async fn row<F>(&self, of: &str, hook: &str, mut call: impl FnMut() -> F) -> Result<Row, CliError>
+    async fn row<F>(&self, type_name: &str, hook: &str, mut call: impl FnMut() -> F) -> Result<Row, CliError>
     where
         F: Future<Output = Result<Usage, HookError>>,
     {
-        let failed = |e: HookError| fault::failed(e.to_string(), NEXT);
+        let failed = |e: HookError| CliError::because(Exit::Failed, e).remedy(NEXT);
         for _ in 0..WARM_UP.min(self.iterations) {
             call().await.map_err(failed)?;
         }
-        let mut row = Row { of: of.to_owned(), hook: hook.to_owned(), times: Vec::new(), used: Usage::default() };
+        let mut row =
+            Row { of: type_name.to_owned(), hook: hook.to_owned(), times: Vec::new(), used: Usage::default() };
         let begun = Instant::now();
         for _ in 0..self.iterations {
             let start = Instant::now();
@@ -201,7 +202,7 @@ impl Bench {
         let empty = rows.first().map_or(Duration::ZERO, |row| row.at(50));
         let ratio = |row: &Row| row.at(50).as_secs_f64() / empty.as_secs_f64().max(1e-9);
         if self.output == Format::Json {
-            let one = |row: &Row| {
+            let cells = |row: &Row| {
                 json!({
                     "type": row.of,
                     "hook": row.hook,
@@ -218,7 +219,7 @@ impl Bench {
                 "version": plugin.version(),
                 "sha256": plugin.digest(),
                 "limits": {"fuel": plugin.limits().fuel, "memoryBytes": plugin.limits().memory_bytes},
-                "rows": rows.iter().map(one).collect::<Vec<Value>>(),
+                "rows": rows.iter().map(cells).collect::<Vec<Value>>(),
             });
             return ui::line(format!("{all:#}"));
         }

@@ -30,6 +30,6 @@ impl Build {
         };
         text.push_str(&format!("next: {next}\n"));
         ui::print(text)?;
-        about.fault().map_or(Ok(Exit::Done), |fault| Err(crate::fault::load(&path, fault)))
+        about.into_fault().map_or(Ok(Exit::Done), |fault| Err(crate::fault::load(&path, fault)))
     }
 }

@@ -25,13 +25,13 @@ pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
             io::ErrorKind::StorageFull => "make room on the disk; `df -h` shows where".into(),
             _ => format!("look at {path} with `ls -ld`"),
         };
-        failed(format!("cannot {verb} {path}: {fault}"), next)
+        failed(format!("cannot {verb} {path}"), next).caused_by(fault)
     }
 }
 
 /// Makes an error about a component that this host cannot load.
-pub(crate) fn load(path: &Path, fault: &LoadError) -> CliError {
-    failed(format!("{}: {fault}", path.display()), remedy(path, fault))
+pub(crate) fn load(path: &Path, fault: LoadError) -> CliError {
+    failed(path.display().to_string(), remedy(path, &fault)).caused_by(fault)
 }
 
 /// Returns the step to take. The error itself names the fault, and often the change.

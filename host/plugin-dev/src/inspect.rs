@@ -86,7 +86,7 @@ impl Inspect {
                     Ok(Exit::Done)
                 }
                 None => Ok(Exit::Done),
-                Some(fault) => Err(fault::load(&self.file, fault)),
+                Some(_) => about.into_fault().map_or(Ok(Exit::Done), |fault| Err(fault::load(&self.file, fault))),
             }
         })
     }
@@ -94,6 +94,6 @@ impl Inspect {
 
 /// Returns the fault of a type in a group of the host, which only a server's registry would reject.
 fn reserved(manifest: &Manifest) -> Option<String> {
-    let gvk = manifest.types.iter().map(|one| &one.gvk).find(|gvk| RESERVED_GROUPS.contains(&gvk.group.as_str()))?;
+    let gvk = manifest.types.iter().map(|decl| &decl.gvk).find(|gvk| RESERVED_GROUPS.contains(&gvk.group.as_str()))?;
     Some(format!("type {gvk}: group {:?} belongs to the host; choose another", gvk.group))
 }

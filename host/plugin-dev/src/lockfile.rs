@@ -9,8 +9,8 @@ pub(crate) fn of(name: &str) -> String {
         format!("\nname = \"{name}\"\nversion = \"0.1.0\"\ndependencies = [\n \"mortise-plugin\",\n \"prost\",\n]\n");
     let mut packages = LOCK.split("\n[[package]]").map(str::to_owned);
     let head = packages.next().unwrap_or_default();
-    let mut packages: Vec<String> = packages.map(|one| one.trim_end().to_owned() + "\n").collect();
-    let place = packages.iter().position(|one| package_name(one) > name).unwrap_or(packages.len());
+    let mut packages: Vec<String> = packages.map(|package| package.trim_end().to_owned() + "\n").collect();
+    let place = packages.iter().position(|package| package_name(package) > name).unwrap_or(packages.len());
     packages.insert(place, own);
     format!("{}\n\n[[package]]{}", head.trim_end(), packages.join("\n[[package]]"))
 }

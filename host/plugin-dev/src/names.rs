@@ -65,9 +65,9 @@ impl Names {
     ///
     /// # Errors
     /// The fault of a name, with a better one.
-    pub(crate) fn new(plugin: &str, of: Option<&str>) -> Result<Self, CliError> {
+    pub(crate) fn new(plugin: &str, given: Option<&str>) -> Result<Self, CliError> {
         check_plugin(plugin)?;
-        let Gvk { group, group_version: version, kind } = match of {
+        let Gvk { group, group_version: version, kind } = match given {
             None => Gvk::new(plugin.replace('-', "_"), "v1", plugin.to_upper_camel_case()),
             Some(text) => text.parse().map_err(|_| {
                 fault::usage(
@@ -77,7 +77,7 @@ impl Names {
             })?,
         };
         let names = Self { plugin: plugin.to_owned(), group, version, kind };
-        names.check_type(of.is_some())?;
+        names.check_type(given.is_some())?;
         Ok(names)
     }
 

@@ -97,12 +97,12 @@ fn move_in(made: &Path, dir: &Path) -> Result<(), CliError> {
 }
 
 fn said(names: &Names, dir: &Path) -> String {
-    let (of, shown) = (names.type_name(), dir.display().to_string());
+    let (type_name, shown) = (names.type_name(), dir.display().to_string());
     let plain = shown.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c));
     let quoted = if plain { shown.clone() } else { format!("'{}'", shown.replace('\'', "'\\''")) };
     let cd = if shown == "." { String::new() } else { format!("cd {quoted} && ") };
     format!(
-        "created plugin {} in {shown}, with the type {of}\nnext: {cd}mortise plugin build && mortise plugin test\n",
+        "created plugin {} in {shown}, with the type {type_name}\nnext: {cd}mortise plugin build && mortise plugin test\n",
         names.plugin
     )
 }
@@ -157,8 +157,11 @@ mod tests {
     fn a_plugin_is_written_whole_and_never_over_another() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/below/guest-book");
-        let said = new(&path, true).write().unwrap();
-        assert!(said.contains("with the type guest_book.v1.GuestBook") && said.contains("next: cd "), "{said}");
+        let written = new(&path, true).write().unwrap();
+        assert!(
+            written.contains("with the type guest_book.v1.GuestBook") && written.contains("next: cd "),
+            "{written}"
+        );
         for file in [
             "Cargo.toml",
             "Cargo.lock",
@@ -191,8 +194,8 @@ mod tests {
         let before = fs::metadata(&path).unwrap();
         let new =
             New { name: "guest-book".into(), of: None, with_reconciler: false, path: Some(path.clone()), sdk: None };
-        let said = new.write().unwrap();
-        assert!(said.contains("next: cd '") && said.contains("a folder' && mortise plugin build"), "{said}");
+        let written = new.write().unwrap();
+        assert!(written.contains("next: cd '") && written.contains("a folder' && mortise plugin build"), "{written}");
         use std::os::unix::fs::MetadataExt as _;
         assert_eq!(fs::metadata(&path).unwrap().ino(), before.ino());
         let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

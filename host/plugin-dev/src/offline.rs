@@ -43,7 +43,7 @@ impl Offline {
             low_priority_ms: 0,
             ..Limits::default()
         };
-        let sandbox = Sandbox::with_options(&limits, policy, cache_dir()).map_err(|e| fault::load(path, &e))?;
+        let sandbox = Sandbox::with_options(&limits, policy, cache_dir()).map_err(|e| fault::load(path, e))?;
         let bytes = match fs::metadata(path) {
             Ok(found) if found.is_file() => fs::read(path).map_err(fault::file("read", path))?,
             Ok(_) => {

@@ -24,7 +24,7 @@ impl ComponentReport {
     /// The file is not a component at all.
     pub(crate) async fn read(offline: &Offline) -> Result<Self, CliError> {
         let surface = Interfaces::read(&offline.sandbox, &offline.bytes).await;
-        let surface = surface.map_err(|e| fault::load(&offline.path, &e))?;
+        let surface = surface.map_err(|e| fault::load(&offline.path, e))?;
         let digest = format!("{:x}", Sha256::digest(&offline.bytes));
         Ok(Self { size: offline.bytes.len(), digest, surface, manifest: offline.describe().await })
     }
@@ -32,6 +32,11 @@ impl ComponentReport {
     /// Returns the reason why it cannot be loaded, if there is one.
     pub(crate) fn fault(&self) -> Option<&LoadError> {
         self.manifest.as_ref().err()
+    }
+
+    /// Converts itself to that reason.
+    pub(crate) fn into_fault(self) -> Option<LoadError> {
+        self.manifest.err()
     }
 
     pub(crate) fn manifest(&self) -> Option<&Manifest> {
@@ -51,18 +56,20 @@ impl ComponentReport {
         line("size", &format!("{} ({} bytes)", size(self.size), self.size));
         line("sha256", &self.digest);
         if let Ok(manifest) = &self.manifest {
-            for one in &manifest.types {
-                line("type", &of_type(one));
+            for decl in &manifest.types {
+                line("type", &of_type(decl));
             }
-            for one in &manifest.controllers {
-                line("controller", &of_controller(one));
+            for controller in &manifest.controllers {
+                line("controller", &of_controller(controller));
             }
             for (name, what) in grants(manifest, &self.surface) {
                 line("needs grant", &format!("{name} = {what}"));
             }
             match &manifest.requests {
                 Some(requests) => {
-                    requests.iter().for_each(|one| line("requests", &format!("{}: {}", one.grant, one.reason)));
+                    requests
+                        .iter()
+                        .for_each(|request| line("requests", &format!("{}: {}", request.grant, request.reason)));
                 }
                 None => line("requests", "nothing by name, so it would have all grants"),
             }
@@ -74,22 +81,22 @@ impl ComponentReport {
 
     /// Lists each import and export that this host does not know, with its remedy.
     pub(crate) fn unknown_interfaces(&self) -> Vec<(&'static str, &Interface)> {
-        let of = |what: &'static str, ports: &'_ [Interface]| -> Vec<(&'static str, usize)> {
-            ports.iter().enumerate().filter(|(_, port)| port.remedy.is_some()).map(|(at, _)| (what, at)).collect()
+        let unknown = |what: &'static str, ports: &'_ [Interface]| -> Vec<(&'static str, usize)> {
+            ports.iter().enumerate().filter(|(_, port)| port.remedy.is_some()).map(|(index, _)| (what, index)).collect()
         };
-        let pick = |(what, at): (&'static str, usize)| {
+        let pick = |(what, index): (&'static str, usize)| {
             let ports = if what == "import" { &self.surface.imports } else { &self.surface.exports };
-            ports.get(at).map(|port| (what, port))
+            ports.get(index).map(|port| (what, port))
         };
-        let imports = of("import", &self.surface.imports);
-        imports.into_iter().chain(of("export", &self.surface.exports)).filter_map(pick).collect()
+        let imports = unknown("import", &self.surface.imports);
+        imports.into_iter().chain(unknown("export", &self.surface.exports)).filter_map(pick).collect()
     }
 
     /// Renders the report for programs.
     pub(crate) fn json(&self) -> serde_json::Value {
         let ports = |ports: &[Interface]| {
-            let one = |port: &Interface| serde_json::json!({"name": port.name, "known": port.remedy.is_none(), "remedy": port.remedy});
-            ports.iter().map(one).collect::<Vec<_>>()
+            let port_json = |port: &Interface| serde_json::json!({"name": port.name, "known": port.remedy.is_none(), "remedy": port.remedy});
+            ports.iter().map(port_json).collect::<Vec<_>>()
         };
         let mut all = serde_json::json!({
             "size": self.size,
@@ -103,22 +110,22 @@ impl ComponentReport {
             Ok(manifest) => serde_json::json!({
                 "name": &*manifest.name,
                 "version": &*manifest.version,
-                "types": manifest.types.iter().map(|one| serde_json::json!({
-                    "type": one.gvk.to_string(),
-                    "scope": scope(one.scope),
-                    "message": one.message.full_name(),
-                    "schemaVersion": one.schema_version.get(),
-                    "hooks": hooks(one),
-                    "shortNames": one.short_names,
+                "types": manifest.types.iter().map(|decl| serde_json::json!({
+                    "type": decl.gvk.to_string(),
+                    "scope": scope(decl.scope),
+                    "message": decl.message.full_name(),
+                    "schemaVersion": decl.schema_version.get(),
+                    "hooks": hooks(decl),
+                    "shortNames": decl.short_names,
                 })).collect::<Vec<_>>(),
-                "controllers": manifest.controllers.iter().map(|one| serde_json::json!({
-                    "name": &*one.name,
-                    "manages": one.manages.to_string(),
-                    "watches": one.watches.iter().map(|watch| watch.of.to_string()).collect::<Vec<_>>(),
+                "controllers": manifest.controllers.iter().map(|controller| serde_json::json!({
+                    "name": &*controller.name,
+                    "manages": controller.manages.to_string(),
+                    "watches": controller.watches.iter().map(|watch| watch.of.to_string()).collect::<Vec<_>>(),
                 })).collect::<Vec<_>>(),
                 "requests": manifest.requests.as_ref().map(|requests| {
-                    let one = |one: &GrantRequest| serde_json::json!({"grant": one.grant.to_string(), "reason": one.reason});
-                    requests.iter().map(one).collect::<Vec<_>>()
+                    let request_json = |request_json: &GrantRequest| serde_json::json!({"grant": request_json.grant.to_string(), "reason": request_json.reason});
+                    requests.iter().map(request_json).collect::<Vec<_>>()
                 }),
                 "needsGrants": grants(manifest, &self.surface).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
             }),
@@ -132,12 +139,12 @@ impl ComponentReport {
 
 /// Lists the grants that it needs to load, and those that its imports suggest; by their names in config.toml.
 fn grants(manifest: &Manifest, surface: &Interfaces) -> Vec<(&'static str, String)> {
-    let own = |of: &mortise_resource::types::Gvk| manifest.types.iter().any(|one| one.gvk == *of);
+    let own = |unknown: &mortise_resource::types::Gvk| manifest.types.iter().any(|decl| decl.gvk == *unknown);
     let mut foreign: Vec<String> = Vec::new();
-    for one in &manifest.controllers {
-        for of in std::iter::once(&one.manages).chain(one.watches.iter().map(|watch| &watch.of)) {
-            if !own(of) && !foreign.contains(&of.to_string()) {
-                foreign.push(of.to_string());
+    for controller in &manifest.controllers {
+        for gvk in std::iter::once(&controller.manages).chain(controller.watches.iter().map(|watch| &watch.of)) {
+            if !own(gvk) && !foreign.contains(&gvk.to_string()) {
+                foreign.push(gvk.to_string());
             }
         }
     }
@@ -161,17 +168,17 @@ fn grants(manifest: &Manifest, surface: &Interfaces) -> Vec<(&'static str, Strin
     needs
 }
 
-fn of_type(one: &TypeDecl) -> String {
-    let version = match one.schema_version.get() {
+fn of_type(decl: &TypeDecl) -> String {
+    let version = match decl.schema_version.get() {
         1 => String::new(),
         version => format!(", schema version {version}"),
     };
-    let hooks = hooks(one);
+    let hooks = hooks(decl);
     let hooks = if hooks.is_empty() { "no hooks".to_owned() } else { hooks.join(", ") };
-    format!("{} ({}{version}): {hooks}", one.gvk, scope(one.scope))
+    format!("{} ({}{version}): {hooks}", decl.gvk, scope(decl.scope))
 }
 
-fn of_controller(one: &ControllerDecl) -> String {
+fn of_controller(controller: &ControllerDecl) -> String {
     let watch = |watch: &mortise_plugin_host::WatchDecl| {
         let by = match &watch.mapper {
             Mapper::Owner => "by owner".to_owned(),
@@ -182,17 +189,22 @@ fn of_controller(one: &ControllerDecl) -> String {
         };
         format!(", watches {} {by}", watch.of)
     };
-    format!("{} manages {}{}", one.name, one.manages, one.watches.iter().map(watch).collect::<String>())
+    format!(
+        "{} manages {}{}",
+        controller.name,
+        controller.manages,
+        controller.watches.iter().map(watch).collect::<String>()
+    )
 }
 
 /// Lists the hooks of a type, by their names.
-pub(crate) fn hooks(one: &TypeDecl) -> Vec<&'static str> {
+pub(crate) fn hooks(decl: &TypeDecl) -> Vec<&'static str> {
     let all = [
-        (one.hooks.mutate, "mutate"),
-        (one.hooks.validate, "validate"),
-        (one.hooks.authorize_read, "authorize-read"),
-        (one.hooks.authorize_write, "authorize-write"),
-        (one.hooks.authorize_list, "authorize-list"),
+        (decl.hooks.mutate, "mutate"),
+        (decl.hooks.validate, "validate"),
+        (decl.hooks.authorize_read, "authorize-read"),
+        (decl.hooks.authorize_write, "authorize-write"),
+        (decl.hooks.authorize_list, "authorize-list"),
     ];
     all.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect()
 }

@@ -9,17 +9,17 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 const DEPTH: usize = 3;
 
 /// Builds the resource, named `sample`.
-pub(crate) fn resource(of: &TypeDecl) -> pb::Resource {
+pub(crate) fn resource(decl: &TypeDecl) -> pb::Resource {
     let mut tenancy = pb::Tenancy::default();
-    of.scope.fill(&mut tenancy);
+    decl.scope.fill(&mut tenancy);
     let id = pb::Id {
         name: "sample".into(),
-        r#type: Some(of.gvk.to_pb()),
+        r#type: Some(decl.gvk.to_pb()),
         tenancy: Some(tenancy),
         uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(),
     };
-    let value = message(&of.message, DEPTH).encode_to_vec();
-    let type_url = format!("type.googleapis.com/{}", of.message.full_name());
+    let value = message(&decl.message, DEPTH).encode_to_vec();
+    let type_url = format!("type.googleapis.com/{}", decl.message.full_name());
     pb::Resource {
         id: Some(id),
         version: "1".into(),
@@ -29,11 +29,11 @@ pub(crate) fn resource(of: &TypeDecl) -> pb::Resource {
     }
 }
 
-fn message(of: &MessageDescriptor, depth: usize) -> DynamicMessage {
-    let mut made = DynamicMessage::new(of.clone());
-    for field in of.fields() {
+fn message(descriptor: &MessageDescriptor, depth: usize) -> DynamicMessage {
+    let mut made = DynamicMessage::new(descriptor.clone());
+    for field in descriptor.fields() {
         // A oneof gets its first field.
-        let taken = field.containing_oneof().is_some_and(|one| one.fields().any(|other| made.has_field(&other)));
+        let taken = field.containing_oneof().is_some_and(|oneof| oneof.fields().any(|other| made.has_field(&other)));
         if taken {
             continue;
         }
@@ -69,9 +69,9 @@ fn scalar(field: &FieldDescriptor, depth: usize) -> Option<Value> {
         Kind::Bool => Value::Bool(true),
         Kind::String => Value::String("sample".into()),
         Kind::Bytes => Value::Bytes(b"sample".as_slice().into()),
-        Kind::Enum(of) => {
-            Value::EnumNumber(of.values().nth(1).or_else(|| of.values().next()).map_or(0, |one| one.number()))
-        }
-        Kind::Message(of) => Value::Message(message(&of, depth.checked_sub(1)?)),
+        Kind::Enum(enumeration) => Value::EnumNumber(
+            enumeration.values().nth(1).or_else(|| enumeration.values().next()).map_or(0, |value| value.number()),
+        ),
+        Kind::Message(message_type) => Value::Message(message(&message_type, depth.checked_sub(1)?)),
     })
 }

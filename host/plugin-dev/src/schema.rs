@@ -58,8 +58,8 @@ impl Schema {
             None => of_component(self.built.build().await?).await?,
         };
         if let Some(kind) = &self.kind {
-            let known = all.iter().map(|one| one.gvk.to_string()).collect::<Vec<_>>().join(", ");
-            let is = |one: &TypeInfo| one.gvk.to_string() == *kind || one.gvk.kind.eq_ignore_ascii_case(kind);
+            let known = all.iter().map(|info| info.gvk.to_string()).collect::<Vec<_>>().join(", ");
+            let is = |info: &TypeInfo| info.gvk.to_string() == *kind || info.gvk.kind.eq_ignore_ascii_case(kind);
             all.retain(is);
             if all.is_empty() {
                 return Err(fault::usage(
@@ -71,11 +71,11 @@ impl Schema {
         match self.output {
             Format::Yaml => ui::print(all.iter().map(yaml).collect::<Vec<_>>().join("---\n"))?,
             Format::JsonSchema => {
-                let schemas: Vec<_> = all.iter().map(|one| mortise_text::schema::json_schema(&one.message)).collect();
+                let schemas: Vec<_> = all.iter().map(|info| mortise_text::schema::json_schema(&info.message)).collect();
                 match schemas.as_slice() {
-                    [one] => ui::line(format!("{one:#}"))?,
+                    [schema] => ui::line(format!("{schema:#}"))?,
                     _ => {
-                        let named = all.iter().map(|one| one.gvk.to_string()).zip(schemas);
+                        let named = all.iter().map(|info| info.gvk.to_string()).zip(schemas);
                         ui::line(format!("{:#}", serde_json::Value::Object(named.collect())))?;
                     }
                 }
@@ -89,45 +89,44 @@ impl Schema {
         let session = self.connect.session().await?;
         let types = Catalog::fetch(&session).await?;
         let info = types.find(name)?;
-        let of = info.r#type.clone().unwrap_or_default();
+        let resource_type = info.r#type.clone().unwrap_or_default();
         let mut client = session.types();
-        let request = data::GetTypeRequest { r#type: Some(of.clone()) };
+        let request = data::GetTypeRequest { r#type: Some(resource_type.clone()) };
         let answer = session.call(format!("type {name}"), client.get_type(request)).await?;
-        let unusable = |what: String| {
-            fault::failed(format!("type {name}: {what}"), "`mortise types` shows the plugin that brings it")
-        };
+        let unusable =
+            |what: &str| fault::failed(format!("type {name}{what}"), "`mortise types` shows the plugin that brings it");
         let mut pool = DescriptorPool::global();
         let files = answer.descriptors.unwrap_or_default().encode_to_vec();
-        pool.decode_file_descriptor_set(files.as_slice()).map_err(|e| unusable(e.to_string()))?;
+        pool.decode_file_descriptor_set(files.as_slice()).map_err(|e| unusable("").caused_by(e))?;
         let message = pool.get_message_by_name(&info.message);
-        let message = message.ok_or_else(|| unusable(format!("the server did not describe {}", info.message)))?;
+        let message = message.ok_or_else(|| unusable(&format!(": the server did not describe {}", info.message)))?;
         let scope = match info.scope() {
             manifest::Scope::Cluster => Scope::Cluster,
             manifest::Scope::Partition => Scope::Partition,
             manifest::Scope::Namespace => Scope::Namespace,
             manifest::Scope::Unspecified => Scope::Undefined,
         };
-        Ok(TypeInfo { gvk: Gvk::from(&of), scope, message })
+        Ok(TypeInfo { gvk: Gvk::from(&resource_type), scope, message })
     }
 }
 
 async fn of_component(path: PathBuf) -> Result<Vec<TypeInfo>, CliError> {
-    let manifest = Offline::new(&path)?.describe().await.map_err(|e| fault::load(&path, &e))?;
-    let one =
+    let manifest = Offline::new(&path)?.describe().await.map_err(|e| fault::load(&path, e))?;
+    let document =
         |decl: mortise_plugin_host::TypeDecl| TypeInfo { gvk: decl.gvk, scope: decl.scope, message: decl.message };
-    Ok(manifest.types.into_iter().map(one).collect())
+    Ok(manifest.types.into_iter().map(document).collect())
 }
 
 /// Renders a whole resource, to be edited and applied.
-fn yaml(one: &TypeInfo) -> String {
-    let mut text = format!("# {} ({})\ntype: {}\nname: sample\n", one.gvk, report::scope(one.scope), one.gvk);
-    match one.scope {
+fn yaml(info: &TypeInfo) -> String {
+    let mut text = format!("# {} ({})\ntype: {}\nname: sample\n", info.gvk, report::scope(info.scope), info.gvk);
+    match info.scope {
         Scope::Namespace => text.push_str("# partition: default\n# namespace: default\n"),
         Scope::Partition => text.push_str("# partition: default\n"),
         Scope::Cluster | Scope::Undefined => {}
     }
     text.push_str("data:\n");
-    for line in mortise_text::schema::sample(&one.message).lines() {
+    for line in mortise_text::schema::sample(&info.message).lines() {
         text.push_str(format!("  {line}").trim_end());
         text.push('\n');
     }

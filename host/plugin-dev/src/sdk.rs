@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     fn text(path: &str) -> String {
-        let found = FILES.iter().find(|(one, _)| *one == path).unwrap_or_else(|| panic!("{path} is not packed"));
+        let found = FILES.iter().find(|(name, _)| *name == path).unwrap_or_else(|| panic!("{path} is not packed"));
         String::from_utf8(found.1.to_vec()).unwrap()
     }
 

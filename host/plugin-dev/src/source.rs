@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use mortise_cli::CliError;
+use mortise_cli::{CliError, Exit};
 use mortise_guest_build::{self as guest_build, Error, StopHandle};
 
 use crate::fault;
@@ -104,10 +104,12 @@ impl Crate {
         let ending = StopOnDrop(StopHandle::new());
         let build = build.stopped_by(&ending.0);
         let built = tokio::task::spawn_blocking(move || build.run()).await;
-        let built = built.map_err(|e| fault::failed(format!("the build gave up: {e}"), "try again"))?;
-        let built = built.map_err(|e| failed(&e))?;
+        let built = built.map_err(|e| fault::failed("the build gave up", "try again").caused_by(e))?;
+        let built = built.map_err(failed)?;
         let component = built.components.into_iter().next();
-        component.map(|one| one.path).ok_or_else(|| failed(&Error::NoLibrary { package: dir.display().to_string() }))
+        component
+            .map(|component| component.path)
+            .ok_or_else(|| failed(Error::NoLibrary { package: dir.display().to_string() }))
     }
 }
 
@@ -120,8 +122,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-fn failed(error: &Error) -> CliError {
-    let next = match error {
+fn failed(error: Error) -> CliError {
+    let next = match &error {
         Error::Run { .. } => "install Rust by https://rustup.rs, open a new shell, and try again".to_owned(),
         Error::Target { target, .. } => format!("`rustup target add {target}`, and try again"),
         Error::NoLibrary { .. } => {
@@ -139,5 +141,5 @@ fn failed(error: &Error) -> CliError {
         Error::NotUnicode { .. } => "move the crate to a path of plain letters".to_owned(),
         _ => "see with `ls -ld` who may write there, and with `df -h` whether there is room".to_owned(),
     };
-    fault::failed(error.to_string(), next)
+    CliError::because(Exit::Failed, error).remedy(next)
 }

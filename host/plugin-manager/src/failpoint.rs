@@ -13,7 +13,7 @@ const FAILURE_VARIABLE: &str = "FAILPOINT_FAIL_AT";
 #[cfg_attr(debug_assertions, allow(clippy::panic, reason = "only builds for tests panic here"))]
 pub(crate) fn reached(place: &str) {
     #[cfg(debug_assertions)]
-    if std::env::var_os(PANIC_VARIABLE).is_some_and(|told| told == place) {
+    if std::env::var_os(PANIC_VARIABLE).is_some_and(|chosen| chosen == place) {
         panic!("a test asked for this panic");
     }
     #[cfg(not(debug_assertions))]
@@ -22,5 +22,5 @@ pub(crate) fn reached(place: &str) {
 
 /// Whether the step at this place has to fail.
 pub(crate) fn fails(place: &str) -> bool {
-    cfg!(debug_assertions) && std::env::var_os(FAILURE_VARIABLE).is_some_and(|told| told == place)
+    cfg!(debug_assertions) && std::env::var_os(FAILURE_VARIABLE).is_some_and(|chosen| chosen == place)
 }

@@ -214,8 +214,8 @@ impl Plugin {
     pub fn record_serving(&self, replaced: bool) {
         count_load(&self.hooks.reporter.metrics.label(), if replaced { "replaced" } else { "new" });
         for hook in self.health().report().hooks {
-            if let Some(of) = Hook::named(hook.hook) {
-                self.hooks.reporter.metrics.hook(of).set_state(hook.state);
+            if let Some(known) = Hook::named(hook.hook) {
+                self.hooks.reporter.metrics.hook(known).set_state(hook.state);
             }
         }
     }
@@ -284,7 +284,7 @@ async fn compile_for_controllers(
     grants: Grants,
     settings: &str,
 ) -> Result<Option<(Shared<ControllerEngine>, Shared<ControllerComponent>)>, LoadError> {
-    if manifest.controllers.is_empty() && !manifest.types.iter().any(|one| one.hooks.import) {
+    if manifest.controllers.is_empty() && !manifest.types.iter().any(|decl| decl.hooks.import) {
         return Ok(None);
     }
     let permit = permit(manifest, grants, settings)?;

@@ -102,7 +102,9 @@ impl Reconciler {
         let maps = |mapper: &Mapper| usize::from(*mapper == Mapper::Map);
         let wanted: usize = plugin
             .controllers()
-            .map(|one| one.parallel + one.watches.iter().map(|watch| maps(&watch.mapper)).sum::<usize>())
+            .map(|controller| {
+                controller.parallel + controller.watches.iter().map(|watch| maps(&watch.mapper)).sum::<usize>()
+            })
             .sum();
         let turn_count = wanted.clamp(1, engine.slot_count);
         Some(Self {
@@ -152,7 +154,7 @@ impl Reconciler {
         let secrets = call_context.secrets.clone();
         let answer = self.call(export, call_context).await?;
         let secrets = secrets.lock();
-        answer.map(|said| outcome(said, &secrets)).map_err(|text| ReconcileError::Guest(short(&text, &secrets)))
+        answer.map(|answer| outcome(answer, &secrets)).map_err(|text| ReconcileError::Guest(short(&text, &secrets)))
     }
 
     /// Calls `map` for a changed resource. Answers ids of the managed type to reconcile.
@@ -185,7 +187,7 @@ impl Reconciler {
     /// The plugin's fault. A refusal is an answer.
     pub async fn import(
         &self,
-        of: pb::Type,
+        owner: pb::Type,
         within: pb::Tenancy,
         external_id: String,
         host: Arc<dyn ReconcilerHost>,
@@ -196,7 +198,7 @@ impl Reconciler {
             let fault = HookFault::Busy { limit: MAX_CONCURRENT_IMPORTS, setting: "imports of one plugin at once" };
             return Err(self.plugin.hooks.reporter.fault(Hook::Import.name(), fault, None));
         };
-        self.call(Import { of, within, external_id }, self.call_context(host, cancel)).await
+        self.call(Import { of: owner, within, external_id }, self.call_context(host, cancel)).await
     }
 
     /// Calls `initialize`, before a controller starts.
@@ -240,20 +242,20 @@ impl Reconciler {
             return running.end(Err(busy(self.turn_count, "`parallel` of its controllers in its manifest")), 0);
         };
         let kept = engine.take(self.key);
-        let (of, component) = (plugin.clone(), self.component.clone());
+        let (owner, component) = (plugin.clone(), self.component.clone());
         let work = || async move {
-            let _ticking = of.sandbox.tick();
+            let _ticking = owner.sandbox.tick();
             let mut warm = match kept {
                 Some(warm) => warm,
                 None => {
                     let Some(slot) = engine.slot(place_until).await else {
                         let limit = engine.slot_count;
                         let fault = HookFault::Busy { limit, setting: "controllers.instances" };
-                        return Err(of.hooks.reporter.fault(hook.name(), fault, None));
+                        return Err(owner.hooks.reporter.fault(hook.name(), fault, None));
                     };
                     {
-                        let settings = of.hooks.settings.clone();
-                        Box::pin(WarmInstance::open(&of.hooks.reporter, &component, settings, hook, slot, until))
+                        let settings = owner.hooks.settings.clone();
+                        Box::pin(WarmInstance::open(&owner.hooks.reporter, &component, settings, hook, slot, until))
                             .await?
                     }
                 }

@@ -80,11 +80,12 @@ impl Call {
         if self.instance.as_ref().is_some_and(|instance| instance.must_retire()) {
             self.release();
         }
-        let (instance, of, secrets, waits) = (self.instance.take(), plugin.clone(), self.secrets.clone(), self.waits);
+        let (instance, owner, secrets, waits) =
+            (self.instance.take(), plugin.clone(), self.secrets.clone(), self.waits);
         let work = || async move {
             let mut instance = match instance {
                 Some(instance) => instance,
-                None => of.hook_instance(E::HOOK, waits).await?,
+                None => owner.hook_instance(E::HOOK, waits).await?,
             };
             instance.hide(&secrets);
             let reply = instance.call(export).await;
@@ -135,17 +136,17 @@ impl Call {
     /// The plugin's fault. Diagnostics are an answer.
     pub async fn validate(&mut self, resource: Vec<u8>, prior: Option<Vec<u8>>) -> Result<Vec<Diagnostic>, HookError> {
         self.record_secrets(&[&resource, prior.as_deref().unwrap_or_default()]);
-        let said = self.call(Validate { resource, prior }).await?;
-        Ok(self.hide_secrets(said))
+        let diagnostics = self.call(Validate { resource, prior }).await?;
+        Ok(self.hide_secrets(diagnostics))
     }
 
     /// Calls `upgrade` with data of this type, of schema version `since`.
     ///
     /// # Errors
     /// The plugin's fault. A refusal is an answer.
-    pub async fn upgrade(&mut self, of: pb::Type, since: u32, data: Vec<u8>) -> Result<UpgradeReply, HookError> {
-        self.plugin.manifest().note_secrets_of_data(&of, &data, &mut self.secrets.lock());
-        Ok(match self.call(Upgrade { of, since, data }).await? {
+    pub async fn upgrade(&mut self, owner: pb::Type, since: u32, data: Vec<u8>) -> Result<UpgradeReply, HookError> {
+        self.plugin.manifest().note_secrets_of_data(&owner, &data, &mut self.secrets.lock());
+        Ok(match self.call(Upgrade { of: owner, since, data }).await? {
             UpgradeReply::Refused(reasons) => UpgradeReply::Refused(self.hide_secrets(reasons)),
             reply => reply,
         })
@@ -162,8 +163,8 @@ impl Call {
         kept: Option<Vec<u8>>,
     ) -> Result<PlanReply, HookError> {
         self.record_secrets(&[&input, prior.as_deref().unwrap_or_default()]);
-        let said = self.call(Plan { input, prior, kept }).await?;
-        Ok(PlanReply { diagnostics: self.hide_secrets(said.diagnostics), ..said })
+        let planned = self.call(Plan { input, prior, kept }).await?;
+        Ok(PlanReply { diagnostics: self.hide_secrets(planned.diagnostics), ..planned })
     }
 
     /// Calls `move` with an encoded resource of any type, whose data is of schema version `since`.
@@ -221,12 +222,12 @@ impl Call {
     ///
     /// # Errors
     /// The plugin's fault.
-    pub async fn authorize_list(&mut self, of: &pb::Type, within: &pb::Tenancy) -> Result<Decision, HookError> {
-        let key = self.key(2, &[&of.encode_to_vec(), &within.encode_to_vec()]);
+    pub async fn authorize_list(&mut self, owner: &pb::Type, within: &pb::Tenancy) -> Result<Decision, HookError> {
+        let key = self.key(2, &[&owner.encode_to_vec(), &within.encode_to_vec()]);
         if let Some(decision) = self.cached_decision(Hook::AuthorizeList, &key) {
             return Ok(decision);
         }
-        let export = AuthorizeList { caller: self.caller.clone(), of: of.clone(), within: within.clone() };
+        let export = AuthorizeList { caller: self.caller.clone(), of: owner.clone(), within: within.clone() };
         let decision = self.call(export).await?;
         self.plugin.decision_cache.put(key, &decision);
         Ok(decision)
@@ -258,16 +259,16 @@ impl Call {
     }
 
     /// Removes secrets from diagnostics.
-    fn hide_secrets(&self, mut said: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    fn hide_secrets(&self, mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
         let secrets = self.secrets.lock();
         if !secrets.is_empty() {
-            for one in &mut said {
-                for text in [&mut one.path, &mut one.summary, &mut one.detail] {
+            for diagnostic in &mut diagnostics {
+                for text in [&mut diagnostic.path, &mut diagnostic.summary, &mut diagnostic.detail] {
                     *text = secrets.hide(text).into_owned();
                 }
             }
         }
-        said
+        diagnostics
     }
 
     /// Removes secrets from a decision.

@@ -24,7 +24,7 @@ const WELL_KNOWN: [&str; 8] =
 fn declare(random: &mut Rng, name: &str, depth: usize, text: &mut String) {
     let (mut body, mut choice) = (String::new(), String::new());
     for number in 1..=random.usize(1..8) {
-        let of = match random.u8(..8) {
+        let kind = match random.u8(..8) {
             0 | 1 if depth > 0 => {
                 declare(random, &format!("{name}{number}"), depth - 1, text);
                 format!("{name}{number}")
@@ -33,16 +33,16 @@ fn declare(random: &mut Rng, name: &str, depth: usize, text: &mut String) {
             3 if random.bool() => name.to_owned(),
             _ => random.choice(SCALARS).unwrap().to_owned(),
         };
-        let is_message = of.starts_with("google.") || of.starts_with(name);
+        let is_message = kind.starts_with("google.") || kind.starts_with(name);
         match random.u8(..8) {
-            0 | 1 => writeln!(body, "  repeated {of} f_{number} = {number};").unwrap(),
+            0 | 1 => writeln!(body, "  repeated {kind} f_{number} = {number};").unwrap(),
             2 => {
                 let key = random.choice(["string", "int32", "uint64", "bool"]).unwrap();
-                writeln!(body, "  map<{key}, {of}> f_{number} = {number};").unwrap();
+                writeln!(body, "  map<{key}, {kind}> f_{number} = {number};").unwrap();
             }
-            3 if !is_message => writeln!(body, "  optional {of} f_{number} = {number};").unwrap(),
-            4 => writeln!(choice, "    {of} f_{number} = {number};").unwrap(),
-            _ => writeln!(body, "  {of} f_{number} = {number};").unwrap(),
+            3 if !is_message => writeln!(body, "  optional {kind} f_{number} = {number};").unwrap(),
+            4 => writeln!(choice, "    {kind} f_{number} = {number};").unwrap(),
+            _ => writeln!(body, "  {kind} f_{number} = {number};").unwrap(),
         }
     }
     if !choice.is_empty() {
@@ -64,24 +64,24 @@ fn object(text: &str) -> Object {
     Object::of(&pool.get_message_by_name("t.M").unwrap(), &|_| FieldOptions::default()).unwrap()
 }
 
-fn values(random: &mut Rng, of: &Object) -> Value {
+fn values(random: &mut Rng, object: &Object) -> Value {
     let mut chosen = false;
-    let attribute = |one: &Attribute| {
-        let choice = one.field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic());
+    let attribute = |attribute: &Attribute| {
+        let choice = attribute.field.containing_oneof().is_some_and(|oneof| !oneof.is_synthetic());
         let nothing = random.u8(..3) == 0 || (choice && std::mem::replace(&mut chosen, true));
-        let value = if nothing { Value::Null } else { value(random, &one.shape, &one.field.kind()) };
-        (one.name.clone(), value)
+        let value = if nothing { Value::Null } else { value(random, &attribute.shape, &attribute.field.kind()) };
+        (attribute.name.clone(), value)
     };
-    Value::Map(of.attributes.iter().map(attribute).collect())
+    Value::Map(object.attributes.iter().map(attribute).collect())
 }
 
 fn value(random: &mut Rng, shape: &Shape, kind: &Kind) -> Value {
     match shape {
-        Shape::Object(of) => values(random, of),
-        Shape::List(of) | Shape::Set(of) => {
-            Value::List((0..random.usize(..4)).map(|_| value(random, of, kind)).collect())
+        Shape::Object(object) => values(random, object),
+        Shape::List(element) | Shape::Set(element) => {
+            Value::List((0..random.usize(..4)).map(|_| value(random, element, kind)).collect())
         }
-        Shape::Map(of) => {
+        Shape::Map(element) => {
             let entry = kind.as_message().unwrap();
             let names = match entry.map_entry_key_field().kind() {
                 Kind::Bool => ["true", "false"],
@@ -90,7 +90,7 @@ fn value(random: &mut Rng, shape: &Shape, kind: &Kind) -> Value {
             };
             let inner = entry.map_entry_value_field().kind();
             let entries = names.iter().take(random.usize(..3));
-            Value::Map(entries.map(|name| ((*name).to_owned(), value(random, of, &inner))).collect())
+            Value::Map(entries.map(|name| ((*name).to_owned(), value(random, element, &inner))).collect())
         }
         Shape::Paths => Value::List(vec![Value::String("some_path.of_it".into())]),
         Shape::Leaf(leaf) => leaf_value(random, leaf, kind),
@@ -123,16 +123,18 @@ fn leaf_value(random: &mut Rng, leaf: &Leaf, kind: &Kind) -> Value {
 fn hook(shape: &Shape, value: &Value) -> Value {
     match (shape, value) {
         (Shape::Leaf(Leaf::String), Value::String(text)) => Value::String(text.to_lowercase()),
-        (Shape::Object(of), Value::Map(_)) => {
-            let part = |one: &Attribute| match (value.get(&one.name), &one.shape) {
-                (Value::Null, Shape::Leaf(Leaf::Integer)) if one.flags.computed => Value::Number(80_i64.into()),
+        (Shape::Object(object), Value::Map(_)) => {
+            let part = |attribute: &Attribute| match (value.get(&attribute.name), &attribute.shape) {
+                (Value::Null, Shape::Leaf(Leaf::Integer)) if attribute.flags.computed => Value::Number(80_i64.into()),
                 (other, shape) => hook(shape, other),
             };
-            Value::Map(of.attributes.iter().map(|one| (one.name.clone(), part(one))).collect())
+            Value::Map(object.attributes.iter().map(|attribute| (attribute.name.clone(), part(attribute))).collect())
         }
-        (Shape::List(of), Value::List(items)) => Value::List(items.iter().map(|item| hook(of, item)).collect()),
-        (Shape::Map(of), Value::Map(entries)) => {
-            Value::Map(entries.iter().map(|(key, value)| (key.clone(), hook(of, value))).collect())
+        (Shape::List(element), Value::List(items)) => {
+            Value::List(items.iter().map(|item| hook(element, item)).collect())
+        }
+        (Shape::Map(element), Value::Map(entries)) => {
+            Value::Map(entries.iter().map(|(key, value)| (key.clone(), hook(element, value))).collect())
         }
         (_, other) => other.clone(),
     }
@@ -145,18 +147,18 @@ fn random_values_of_random_messages_survive_every_way() {
         let mut random = Rng::with_seed(seed);
         let mut text = String::new();
         declare(&mut random, "M", 3, &mut text);
-        let of = object(&text);
-        let shape = Shape::Object(Arc::new(of.clone()));
-        let kind = of.to_type();
+        let object = object(&text);
+        let shape = Shape::Object(Arc::new(object.clone()));
+        let kind = object.to_type();
         assert_eq!(Type::from_bytes(&kind.to_bytes()).as_ref(), Ok(&kind));
-        fields += of.attributes.len();
+        fields += object.attributes.len();
         for _ in 0..5 {
-            let value = values(&mut random, &of);
+            let value = values(&mut random, &object);
             assert_eq!(msgpack::decode(&msgpack::encode(&value), &kind).as_ref(), Ok(&value), "{text}");
             // JSON may have fields that its message lacks; such data is rejected.
-            let Ok(data) = to_data(&of, &value) else { continue };
+            let Ok(data) = to_data(&object, &value) else { continue };
             sent += 1;
-            let back = from_data(&of, Some(&data)).unwrap();
+            let back = from_data(&object, Some(&data)).unwrap();
             assert!(are_equal(&shape, Presence::Explicit, &value, &back), "{text}\n{value:?}\n{back:?}");
             let server = hook(&shape, &back);
             let mut divergences = Divergences::default();

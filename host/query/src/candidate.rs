@@ -58,9 +58,9 @@ impl RecentlyDecoded {
             return Arc::default();
         }
         let mut recent = self.latest_first.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |of: &&Decoded| {
-            (of.resource.as_ptr(), of.resource.len()) == (resource.as_ptr(), resource.len())
-                && of.data.as_ref() == schema.data()
+        let is_same = |decoded: &&Decoded| {
+            (decoded.resource.as_ptr(), decoded.resource.len()) == (resource.as_ptr(), resource.len())
+                && decoded.data.as_ref() == schema.data()
         };
         if let Some(known) = recent.iter().find(is_same) {
             return known.parts.clone();
@@ -228,9 +228,9 @@ mod tests {
     #[test]
     fn what_was_decoded_is_shared_by_the_same_resource_and_schema_alone() {
         let (schema, recent) = (Schema::new(None), RecentlyDecoded::default());
-        let shares = |one: &EncodedResource, of: &Schema, other: &EncodedResource, by: &Schema| {
-            let one = Candidate::sharing(one, of, &recent);
-            Arc::ptr_eq(&one.parts, &Candidate::sharing(other, by, &recent).parts)
+        let shares = |resource: &EncodedResource, schema: &Schema, other: &EncodedResource, by: &Schema| {
+            let candidate = Candidate::sharing(resource, schema, &recent);
+            Arc::ptr_eq(&candidate.parts, &Candidate::sharing(other, by, &recent).parts)
         };
         let small = resource("a", 10);
         assert!(shares(&small, &schema, &small.clone(), &schema));

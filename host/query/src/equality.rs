@@ -22,8 +22,8 @@ pub(crate) fn is_same_field(a: &DynamicMessage, b: &DynamicMessage, field: &Fiel
 }
 
 fn compare(a: &DynamicMessage, b: &DynamicMessage, leniently: bool) -> bool {
-    let is_matched = |one: &DynamicMessage, other: &DynamicMessage| {
-        one.fields().all(|(field, value)| {
+    let is_matched = |left: &DynamicMessage, other: &DynamicMessage| {
+        left.fields().all(|(field, value)| {
             if other.has_field(&field) {
                 return same_value(value, other.get_field(&field).as_ref(), leniently);
             }

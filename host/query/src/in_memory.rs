@@ -74,7 +74,7 @@ pub fn search(
             found.push((order.key(&candidate)?, resource));
         }
     }
-    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found.sort_by(|(left, _), (other, _)| left.cmp(other));
     let total = found.len();
     let range = match &token {
         None => 0..size.min(total),
@@ -89,8 +89,8 @@ pub fn search(
             }
         },
     };
-    let beside = |at: Option<usize>, direction| {
-        let boundary = found.get(at?).map(|(key, _)| key.clone())?;
+    let beside = |offset: Option<usize>, direction| {
+        let boundary = found.get(offset?).map(|(key, _)| key.clone())?;
         Some(PageToken { direction, is_inclusive: true, boundary }.encode(&binding)).filter(|_| !range.is_empty())
     };
     let prev_page_token = beside(range.start.checked_sub(1), Direction::Left).unwrap_or_default();

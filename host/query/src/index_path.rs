@@ -24,7 +24,7 @@ impl IndexPath {
             _ if path.root != Root::Data || path.steps.is_empty() => {
                 Some("an index needs a field in data; write data.field")
             }
-            Shape::One(of) | Shape::List(of) if !has_text(of) => {
+            Shape::One(value_type) | Shape::List(value_type) if !has_text(value_type) => {
                 Some("floats and messages cannot be indexed; name a field with a string, an integer, an enum or a time")
             }
             Shape::Map { .. } => Some("a map cannot be indexed; name one of its keys"),
@@ -54,8 +54,8 @@ impl IndexPath {
     }
 }
 
-fn has_text(of: &ValueType) -> bool {
-    match of {
+fn has_text(value_type: &ValueType) -> bool {
+    match value_type {
         ValueType::Float { .. } | ValueType::Message(_) => false,
         ValueType::Wrapper(inner) => has_text(inner),
         ValueType::Bool

@@ -60,7 +60,7 @@ impl Binding {
             hash.update(part);
         }
         let mut digest = [0; DIGEST_BYTES];
-        digest.iter_mut().zip(hash.finalize()).for_each(|(byte, of)| *byte = of);
+        digest.iter_mut().zip(hash.finalize()).for_each(|(byte, hashed)| *byte = hashed);
         Self(digest)
     }
 

@@ -27,9 +27,9 @@ pub fn label_selector(text: &str) -> Result<LabelSelector, QueryError> {
     }
     let parsed: Result<Vec<_>, _> = terminated(separated(1.., requirement, ','), eof).parse(text);
     let requirements = parsed.map_err(|error| {
-        let at = text.get(..error.offset()).unwrap_or_default().chars().count() + 1;
+        let column = text.get(..error.offset()).unwrap_or_default().chars().count() + 1;
         QueryError::Selector(format!(
-            "{:?} is not a selector from character {at} on; write key=value, key!=value, key in (a,b), key notin (a,b), key or \
+            "{:?} is not a selector from character {column} on; write key=value, key!=value, key in (a,b), key notin (a,b), key or \
              !key, separated by commas",
             shown(text)
         ))
@@ -115,9 +115,9 @@ mod tests {
     fn what_is_no_selector_is_refused_with_the_place() {
         let cases =
             [("=x", 1), ("a=b,", 4), ("a in b", 3), ("a in (b", 3), ("a b", 3), ("a==b=c", 5), ("!", 1), ("a!b", 2)];
-        for (text, at) in cases {
+        for (text, column) in cases {
             let error = label_selector(text).unwrap_err().to_string();
-            assert!(error.contains(&format!("is not a selector from character {at} on")), "{text}: {error}");
+            assert!(error.contains(&format!("is not a selector from character {column} on")), "{text}: {error}");
         }
         let long = format!("a={}", "b".repeat(limits::TEXT_BYTES));
         assert!(label_selector(&long).unwrap_err().to_string().contains("bytes"));

@@ -67,7 +67,7 @@ impl Shape {
     pub(crate) fn scalar(&self) -> Option<&ValueType> {
         match self {
             Self::One(ValueType::Message(_)) | Self::List(_) | Self::Map { .. } => None,
-            Self::One(of) => Some(of),
+            Self::One(value_type) => Some(value_type),
         }
     }
 }
@@ -84,7 +84,7 @@ impl ValueType {
             Kind::Double => Self::Float { single: false },
             Kind::String => Self::Text,
             Kind::Bytes => Self::Bytes,
-            Kind::Enum(of) => Self::Enum(of),
+            Kind::Enum(enumeration) => Self::Enum(enumeration),
             Kind::Message(message) => Self::of_message(message),
         }
     }
@@ -103,7 +103,7 @@ impl ValueType {
         match self {
             Self::Bool => Some(Scalar::Bool(false)),
             Self::Int { .. } => Some(Scalar::Int(0)),
-            Self::Enum(of) => Some(Scalar::Int(of.default_value().number().into())),
+            Self::Enum(enumeration) => Some(Scalar::Int(enumeration.default_value().number().into())),
             Self::Float { .. } => Some(Scalar::Float(0.0)),
             Self::Text => Some(Scalar::Text(String::new())),
             Self::Bytes => Some(Scalar::Bytes(Vec::new())),
@@ -120,11 +120,13 @@ impl ValueType {
             Self::Float { .. } => "a number".to_owned(),
             Self::Text => "a string in double quotes".to_owned(),
             Self::Bytes => "bytes, in base64 and double quotes".to_owned(),
-            Self::Enum(of) => format!("a value of {}, its name in double quotes or its number", of.full_name()),
+            Self::Enum(enumeration) => {
+                format!("a value of {}, its name in double quotes or its number", enumeration.full_name())
+            }
             Self::Timestamp => "a timestamp such as \"2026-01-31T12:00:00Z\"".to_owned(),
             Self::Duration => "a duration such as \"1.5s\"".to_owned(),
             Self::Wrapper(inner) => inner.describe(),
-            Self::Message(of) => format!("a {} in braces", of.full_name()),
+            Self::Message(message) => format!("a {} in braces", message.full_name()),
         }
     }
 }
@@ -132,7 +134,9 @@ impl ValueType {
 /// The value that an absent field is compared as: the field's declared default, or else the zero value.
 pub(crate) fn zero_of(field: &FieldDescriptor) -> Option<Scalar> {
     match Shape::for_field(field) {
-        Shape::One(of @ (ValueType::Wrapper(_) | ValueType::Timestamp | ValueType::Duration)) => of.zero(),
+        Shape::One(value_type @ (ValueType::Wrapper(_) | ValueType::Timestamp | ValueType::Duration)) => {
+            value_type.zero()
+        }
         Shape::One(ValueType::Message(_)) | Shape::List(_) | Shape::Map { .. } => None,
         Shape::One(_) => Scalar::from_value(&Value::default_value_for_field(field)),
     }

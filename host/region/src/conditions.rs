@@ -23,7 +23,7 @@ pub(crate) fn conditions(peer: &PeerRegion) -> Vec<Condition> {
 }
 
 fn current(peer: &PeerRegion) -> Condition {
-    let behind = |one: &&PeerType| ![PeerState::Current, PeerState::UnknownThere].contains(&one.state());
+    let behind = |peer_type: &&PeerType| ![PeerState::Current, PeerState::UnknownThere].contains(&peer_type.state());
     let types: Vec<&PeerType> = peer.types.iter().filter(behind).collect();
     let (state, reason) = match peer.state() {
         PeerState::Current => return condition("Current", State::True, "Current", String::new()),
@@ -32,7 +32,7 @@ fn current(peer: &PeerRegion) -> Condition {
         PeerState::Snapshot => (State::False, "Snapshot"),
         PeerState::Connecting | PeerState::UnknownThere | PeerState::Unspecified => (State::Unknown, "Connecting"),
     };
-    let named: Vec<String> = types.iter().take(MAX_NAMED).filter_map(|one| one.r#type.as_ref()).map(gvk).collect();
+    let named: Vec<String> = types.iter().take(MAX_NAMED).filter_map(|decl| decl.r#type.as_ref()).map(gvk).collect();
     let more =
         if types.len() > MAX_NAMED { format!(" and {} more types", types.len() - MAX_NAMED) } else { String::new() };
     let why = if peer.last_error.is_empty() { String::new() } else { format!(": {}", peer.last_error) };
@@ -40,7 +40,7 @@ fn current(peer: &PeerRegion) -> Condition {
 }
 
 fn complete(peer: &PeerRegion, is_current: bool) -> Condition {
-    let deferred = || peer.types.iter().flat_map(|one| &one.held_back);
+    let deferred = || peer.types.iter().flat_map(|decl| &decl.held_back);
     let is_conflict = |held: &&HeldBack| held.reason() == HeldBackReason::Conflict;
     let (all, conflicts) = (deferred().count(), deferred().filter(is_conflict).count());
     match (all, conflicts) {
@@ -66,8 +66,8 @@ fn condition(kind: &str, state: State, reason: &str, mut message: String) -> Con
 
 fn names<'a>(deferred: impl Iterator<Item = &'a HeldBack>) -> String {
     let ids = deferred.filter_map(|held| held.id.as_ref());
-    let one = |id: &Id| format!("{} {}", id.r#type.as_ref().map(gvk).unwrap_or_default(), id.name);
-    ids.take(MAX_NAMED).map(one).collect::<Vec<_>>().join(", ")
+    let describe = |id: &Id| format!("{} {}", id.r#type.as_ref().map(gvk).unwrap_or_default(), id.name);
+    ids.take(MAX_NAMED).map(describe).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -77,24 +77,24 @@ mod tests {
     use super::*;
 
     fn peer(state: PeerState, deferred: &[HeldBackReason]) -> PeerRegion {
-        let of = Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
+        let artist = Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
         let held = |(number, reason): (usize, &HeldBackReason)| HeldBack {
-            id: Some(Id { name: format!("n{number}"), r#type: Some(of.clone()), ..Default::default() }),
+            id: Some(Id { name: format!("n{number}"), r#type: Some(artist.clone()), ..Default::default() }),
             reason: (*reason).into(),
             detail: String::new(),
         };
-        let one = PeerType {
-            r#type: Some(of.clone()),
+        let peer_type = PeerType {
+            r#type: Some(artist.clone()),
             state: state.into(),
             held_back: deferred.iter().enumerate().map(held).collect(),
             ..PeerType::default()
         };
         let last_error = if state == PeerState::Failed { "refused".to_owned() } else { String::new() };
-        PeerRegion { state: state.into(), types: vec![one], last_error, ..PeerRegion::default() }
+        PeerRegion { state: state.into(), types: vec![peer_type], last_error, ..PeerRegion::default() }
     }
 
     fn shown(peer: &PeerRegion) -> Vec<(State, String, String)> {
-        conditions(peer).into_iter().map(|one| (one.state(), one.reason, one.message)).collect()
+        conditions(peer).into_iter().map(|condition| (condition.state(), condition.reason, condition.message)).collect()
     }
 
     #[test]

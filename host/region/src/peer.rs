@@ -106,7 +106,7 @@ impl Peer {
                 link: self.link.clone(),
                 report: self.report.clone(),
                 shown: shown.gvk.clone(),
-                versions: versions.iter().map(|one| one.gvk.clone()).collect(),
+                versions: versions.iter().map(|condition| condition.gvk.clone()).collect(),
                 scope: shown.scope,
                 max_backoff: self.options.max_backoff,
             };
@@ -117,7 +117,9 @@ impl Peer {
     /// Stores the peer's conditions: at once when a state or reason changed, after a while when only a text did.
     async fn store_conditions(&self, stored: &mut StoredConditions) {
         let now = conditions(&self.report.to_pb());
-        let kind = |all: &[Condition]| all.iter().map(|one| (one.state, one.reason.clone())).collect::<Vec<_>>();
+        let kind = |all: &[Condition]| {
+            all.iter().map(|condition| (condition.state, condition.reason.clone())).collect::<Vec<_>>()
+        };
         let is_due = stored.stored_at.is_none_or(|stored_at| {
             kind(&now) != kind(&stored.conditions) || stored_at.elapsed() > TEXT_STORE_INTERVAL
         });

@@ -80,53 +80,54 @@ impl PeerReport {
     }
 
     pub(crate) fn answered(&self, resource_type: &Gvk, begins_with_snapshot: bool) {
-        self.with(resource_type, |one| {
-            one.failed_at = None;
-            one.state = if begins_with_snapshot { PeerState::Snapshot } else { PeerState::Connecting };
+        self.with(resource_type, |report| {
+            report.failed_at = None;
+            report.state = if begins_with_snapshot { PeerState::Snapshot } else { PeerState::Connecting };
         });
     }
 
     pub(crate) fn snapshot(&self, resource_type: &Gvk) {
-        self.with(resource_type, |one| one.state = PeerState::Snapshot);
+        self.with(resource_type, |report| report.state = PeerState::Snapshot);
     }
 
     pub(crate) fn snapshot_done(&self, resource_type: &Gvk) {
-        self.with(resource_type, |one| one.snapshots += 1);
+        self.with(resource_type, |report| report.snapshots += 1);
     }
 
     pub(crate) fn current(&self, resource_type: &Gvk) {
-        self.with(resource_type, |one| {
-            one.state = PeerState::Current;
-            one.current = Instant::now();
-            one.last_error.clear();
+        self.with(resource_type, |report| {
+            report.state = PeerState::Current;
+            report.current = Instant::now();
+            report.last_error.clear();
         });
     }
 
     pub(crate) fn applied(&self, resource_type: &Gvk, replicas: u64, deferred: Vec<HeldBack>) {
-        self.with(resource_type, |one| {
-            one.applied += replicas;
-            one.deferred = deferred;
+        self.with(resource_type, |report| {
+            report.applied += replicas;
+            report.deferred = deferred;
         });
     }
 
     pub(crate) fn failed(&self, resource_type: &Gvk, error: String, unknown: bool) {
-        self.with(resource_type, |one| {
-            if one.state == PeerState::Current {
-                one.current = Instant::now();
+        self.with(resource_type, |report| {
+            if report.state == PeerState::Current {
+                report.current = Instant::now();
             }
-            one.state = if unknown { PeerState::UnknownThere } else { PeerState::Failed };
-            one.last_error = error;
+            report.state = if unknown { PeerState::UnknownThere } else { PeerState::Failed };
+            report.last_error = error;
             if !unknown {
-                one.failed_at.get_or_insert_with(SystemTime::now);
+                report.failed_at.get_or_insert_with(SystemTime::now);
             }
         });
     }
 
     pub(crate) fn totals(&self) -> PeerTotals {
         let types = self.types.lock();
-        let deferred = |one: &TypeReport| one.deferred.len();
-        let conflicts =
-            |one: &TypeReport| one.deferred.iter().filter(|held| held.reason() == HeldBackReason::Conflict).count();
+        let deferred = |report: &TypeReport| report.deferred.len();
+        let conflicts = |report: &TypeReport| {
+            report.deferred.iter().filter(|held| held.reason() == HeldBackReason::Conflict).count()
+        };
         PeerTotals {
             lag: types.values().map(TypeReport::lag).max().unwrap_or_default(),
             deferred: types.values().map(deferred).sum(),
@@ -136,22 +137,22 @@ impl PeerReport {
 
     pub(crate) fn to_pb(&self) -> PeerRegion {
         let types = self.types.lock();
-        let known = || types.values().filter(|one| one.state != PeerState::UnknownThere);
+        let known = || types.values().filter(|report| report.state != PeerState::UnknownThere);
         // The states, furthest from current first.
         let order = [PeerState::Failed, PeerState::Connecting, PeerState::Snapshot, PeerState::Current];
-        let state = order.into_iter().find(|state| known().any(|one| one.state == *state));
-        let failed = known().filter(|one| one.state == PeerState::Failed);
+        let state = order.into_iter().find(|state| known().any(|report| report.state == *state));
+        let failed = known().filter(|report| report.state == PeerState::Failed);
         PeerRegion {
             name: self.name.clone(),
             address: self.address.clone(),
             state: state.unwrap_or(PeerState::Connecting).into(),
             unreachable_since: known()
-                .all(|one| one.failed_at.is_some())
-                .then(|| known().filter_map(|one| one.failed_at).min())
+                .all(|report| report.failed_at.is_some())
+                .then(|| known().filter_map(|report| report.failed_at).min())
                 .flatten()
                 .map(prost_types::Timestamp::from),
-            last_error: failed.map(|one| one.last_error.clone()).next().unwrap_or_default(),
-            types: types.iter().map(|(resource_type, one)| one.to_pb(resource_type.to_pb())).collect(),
+            last_error: failed.map(|report| report.last_error.clone()).next().unwrap_or_default(),
+            types: types.iter().map(|(resource_type, report)| report.to_pb(resource_type.to_pb())).collect(),
         }
     }
 }

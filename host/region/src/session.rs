@@ -193,8 +193,8 @@ impl<'a> Session<'a> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
         let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
-        for some in ids.chunks(MAX_PRESENCE_IDS) {
-            let answer = self.fetch(some, &["meta.syncing"]).await?;
+        for chunk in ids.chunks(MAX_PRESENCE_IDS) {
+            let answer = self.fetch(chunk, &["meta.syncing"]).await?;
             stays.extend(answer.unsure.into_iter().map(|id| id.uid));
             for found in answer.resources {
                 let syncing = found.meta.and_then(|meta| meta.syncing).unwrap_or_default();
@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
         let mut answer = Answer::default();
         for id in ids {
             match self.fetch_batch(std::slice::from_ref(id), paths).await {
-                Ok(one) => answer.resources.extend(one.resources),
+                Ok(single) => answer.resources.extend(single.resources),
                 Err(e) if e.is_about_ids() => answer.unsure.push(id.clone()),
                 Err(e) => return Err(e),
             }
@@ -256,12 +256,12 @@ impl<'a> Session<'a> {
     /// snapshot, at the earliest two minutes after the watch began.
     pub(crate) async fn retry(&mut self) -> Result<(), FollowError> {
         let ids: Vec<pb::Id> = self.progress.deferred_ids().cloned().collect();
-        for some in ids.chunks(MAX_WHOLE_RESOURCES) {
-            let answer = self.fetch(some, &[]).await?;
+        for chunk in ids.chunks(MAX_WHOLE_RESOURCES) {
+            let answer = self.fetch(chunk, &[]).await?;
             let there: Vec<pb::Resource> =
                 answer.resources.into_iter().filter(|resource| self.belongs_here(resource)).collect();
             let is_same = |a: &pb::Id, b: &pb::Id| a.name == b.name && a.tenancy == b.tenancy;
-            for id in some {
+            for id in chunk {
                 let mut found = there.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
                 // The watch itself reports the fate of the others.
                 if !found.any(|found| is_same(found, id)) {
@@ -269,7 +269,7 @@ impl<'a> Session<'a> {
                 }
             }
             let changes: Vec<ReplicatedChange> =
-                there.into_iter().map(|one| ReplicatedChange::Put(Box::new(one))).collect();
+                there.into_iter().map(|resource| ReplicatedChange::Put(Box::new(resource))).collect();
             self.commit(&changes).await?;
         }
         if self.progress.has_more_deferred() && self.begun.elapsed() > MIN_SNAPSHOT_INTERVAL {

@@ -43,8 +43,8 @@ pub fn field_options<O: Message + Default>(file: &[u8]) -> HashMap<String, Field
     let mut open: Vec<_> = messages.into_iter().map(|message| (package.clone(), message)).collect();
     while let Some((parent, DeclaredMessage { name, fields, nested })) = open.pop() {
         let name = if parent.is_empty() { name } else { format!("{parent}.{name}") };
-        let said = |field: Field| Some((u32::try_from(field.number).ok()?, O::decode(&*field.options?).ok()?));
-        let options: FieldOptions<O> = fields.into_iter().filter_map(said).collect();
+        let decoded = |field: Field| Some((u32::try_from(field.number).ok()?, O::decode(&*field.options?).ok()?));
+        let options: FieldOptions<O> = fields.into_iter().filter_map(decoded).collect();
         open.extend(nested.into_iter().map(|message| (name.clone(), message)));
         if !options.is_empty() {
             found.insert(name, options);

@@ -162,8 +162,8 @@ impl EncodedResource {
 
     /// Whether the resource has exactly this type, GroupVersion included. Compares without checking UTF-8 again.
     #[must_use]
-    pub fn has_type(&self, of: &Gvk) -> bool {
-        self.has_kind(&of.group, &of.kind) && self.has(self.head.group_version, &of.group_version)
+    pub fn has_type(&self, gvk: &Gvk) -> bool {
+        self.has_kind(&gvk.group, &gvk.kind) && self.has(self.head.group_version, &gvk.group_version)
     }
 
     /// Whether the resource has this group and kind; the GroupVersion is ignored.

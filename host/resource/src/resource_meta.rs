@@ -68,17 +68,17 @@ pub fn strip_server_part(resource: &mut pb::Resource) {
 pub fn check(meta: &Meta) -> Result<(), FieldFault> {
     check_count("tags", meta.tags.len(), MAX_TAGS)?;
     for (i, tag) in meta.tags.iter().enumerate() {
-        let at = || path("tags").with(PathStep::index(i));
-        check_text(at, tag, true)?;
+        let path_of = || path("tags").with(PathStep::index(i));
+        check_text(path_of, tag, true)?;
         if meta.tags.iter().take(i).any(|other| other == tag) {
-            return Err(fault(at(), format!("repeats {tag:?}; name each tag once")));
+            return Err(fault(path_of(), format!("repeats {tag:?}; name each tag once")));
         }
     }
     check_count("labels", meta.labels.len(), MAX_LABELS)?;
     for (key, value) in &meta.labels {
-        let at = || path("labels").with(PathStep::Key(key.clone()));
-        check_text(at, key, true)?;
-        check_text(at, value, false)?;
+        let path_of = || path("labels").with(PathStep::Key(key.clone()));
+        check_text(path_of, key, true)?;
+        check_text(path_of, value, false)?;
     }
     check_count("annotations", meta.annotations.len(), MAX_ANNOTATIONS)?;
     for key in meta.annotations.keys() {
@@ -93,8 +93,8 @@ pub fn check(meta: &Meta) -> Result<(), FieldFault> {
             false,
         )?;
         for (i, service) in services.allowed_services.iter().enumerate() {
-            let at = || path("services").with(PathStep::Field("allowed_services".into())).with(PathStep::index(i));
-            check_text(at, service, true)?;
+            let path_of = || path("services").with(PathStep::Field("allowed_services".into())).with(PathStep::index(i));
+            check_text(path_of, service, true)?;
         }
     }
     Ok(())
@@ -104,7 +104,7 @@ fn check_owners(meta: &Meta) -> Result<(), FieldFault> {
     check_count("owner_references", meta.owner_references.len(), MAX_OWNER_REFERENCES)?;
     let mut controlled = false;
     for (i, owner) in meta.owner_references.iter().enumerate() {
-        let at =
+        let path_of =
             |field: &str| path("owner_references").with(PathStep::index(i)).with(PathStep::Field(field.to_owned()));
         for (field, text, needed) in [
             ("name", &owner.name, true),
@@ -112,14 +112,14 @@ fn check_owners(meta: &Meta) -> Result<(), FieldFault> {
             ("version", &owner.version, false),
             ("region", &owner.region, false),
         ] {
-            check_text(|| at(field), text, needed)?;
+            check_text(|| path_of(field), text, needed)?;
         }
         let same = |other: &&crate::goten::OwnerReference| other.name == owner.name && other.kind == owner.kind;
         if meta.owner_references.iter().take(i).any(|other| same(&other)) {
-            return Err(fault(at("name"), format!("repeats {:?}; name each owner once", owner.name)));
+            return Err(fault(path_of("name"), format!("repeats {:?}; name each owner once", owner.name)));
         }
         if owner.controller && std::mem::replace(&mut controlled, true) {
-            return Err(fault(at("controller"), "is set twice; a resource has one controller".into()));
+            return Err(fault(path_of("controller"), "is set twice; a resource has one controller".into()));
         }
     }
     Ok(())
@@ -137,15 +137,15 @@ fn check_count(field: &str, count: usize, most: usize) -> Result<(), FieldFault>
     if count <= most { Ok(()) } else { Err(fault(path(field), format!("has {count} entries; the limit is {most}"))) }
 }
 
-fn check_text(at: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<(), FieldFault> {
+fn check_text(path_of: impl Fn() -> FieldPath, text: &str, needed: bool) -> Result<(), FieldFault> {
     if needed && text.is_empty() {
-        return Err(fault(at(), "is empty".into()));
+        return Err(fault(path_of(), "is empty".into()));
     }
     if text.len() > MAX_TEXT_BYTES {
-        return Err(fault(at(), format!("has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len())));
+        return Err(fault(path_of(), format!("has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len())));
     }
     // A zero byte ends a part of a key in the store.
-    if text.contains('\0') { Err(fault(at(), "contains a zero byte".into())) } else { Ok(()) }
+    if text.contains('\0') { Err(fault(path_of(), "contains a zero byte".into())) } else { Ok(()) }
 }
 
 /// The client's part in its stored form: allowed services sorted and without repetitions.

@@ -170,20 +170,20 @@ mod tests {
 
     #[test]
     fn references_are_completed_as_the_target_s_scope_has_it() {
-        let at = |partition: &str, namespace: &str| {
+        let tenancy = |partition: &str, namespace: &str| {
             Some(pb::Tenancy { partition: partition.into(), namespace: namespace.into() })
         };
         let target = |scope: Scope, given: Option<pb::Tenancy>, holder: Option<pb::Tenancy>| {
             let reference = pb::Reference { tenancy: given, ..pb::Reference::default() };
             scope.referent(&reference, &pb::Id { tenancy: holder, ..pb::Id::default() }).tenancy
         };
-        for given in [None, at("", ""), at("p", "")] {
-            assert_eq!(target(Scope::Namespace, given.clone(), at("p", "n")), at("p", "n"));
+        for given in [None, tenancy("", ""), tenancy("p", "")] {
+            assert_eq!(target(Scope::Namespace, given.clone(), tenancy("p", "n")), tenancy("p", "n"));
         }
-        assert_eq!(target(Scope::Namespace, at("q", ""), at("p", "n")), at("q", "default"));
-        assert_eq!(target(Scope::Namespace, None, None), at("default", "default"));
-        assert_eq!(target(Scope::Partition, None, at("p", "n")), at("p", ""));
-        assert_eq!(target(Scope::Cluster, None, at("p", "n")), at("", ""));
-        assert_eq!(target(Scope::Undefined, None, at("p", "n")), at("p", "n"));
+        assert_eq!(target(Scope::Namespace, tenancy("q", ""), tenancy("p", "n")), tenancy("q", "default"));
+        assert_eq!(target(Scope::Namespace, None, None), tenancy("default", "default"));
+        assert_eq!(target(Scope::Partition, None, tenancy("p", "n")), tenancy("p", ""));
+        assert_eq!(target(Scope::Cluster, None, tenancy("p", "n")), tenancy("", ""));
+        assert_eq!(target(Scope::Undefined, None, tenancy("p", "n")), tenancy("p", "n"));
     }
 }

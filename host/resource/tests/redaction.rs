@@ -44,8 +44,8 @@ fn door() -> MessageDescriptor {
 }
 
 /// Creates a lock with this code.
-fn lock(of: &MessageDescriptor, code: &str) -> DynamicMessage {
-    let mut lock = DynamicMessage::new(of.parent_pool().get_message_by_name("lock.v1.Door.Lock").unwrap());
+fn lock(descriptor: &MessageDescriptor, code: &str) -> DynamicMessage {
+    let mut lock = DynamicMessage::new(descriptor.parent_pool().get_message_by_name("lock.v1.Door.Lock").unwrap());
     lock.set_field_by_name("maker", Value::String("makers".into()));
     lock.set_field_by_name("code", Value::String(code.into()));
     lock
@@ -64,9 +64,9 @@ fn door_of(door: &DynamicMessage) -> MessageDescriptor {
 
 #[test]
 fn the_marked_fields_are_found_and_no_others() {
-    let of = door();
-    let redaction = Redaction::from_pool(of.parent_pool()).unwrap();
-    let covered: Vec<_> = of
+    let descriptor = door();
+    let redaction = Redaction::from_pool(descriptor.parent_pool()).unwrap();
+    let covered: Vec<_> = descriptor
         .parent_pool()
         .all_messages()
         .flat_map(|message| message.fields().filter(|field| redaction.covers(field)).collect::<Vec<_>>())
@@ -78,7 +78,7 @@ fn the_marked_fields_are_found_and_no_others() {
     covered.sort();
     assert_eq!(covered, expected);
     let mut fields = RedactedFields::default();
-    for field in of.parent_pool().all_messages().flat_map(|message| message.fields().collect::<Vec<_>>()) {
+    for field in descriptor.parent_pool().all_messages().flat_map(|message| message.fields().collect::<Vec<_>>()) {
         assert_eq!(fields.contain(&field), redaction.covers(&field), "{}", field.full_name());
     }
     let unmarked = PROTO.replace("debug_redact = true, ", "").replace("[debug_redact = true]", "");
@@ -87,12 +87,12 @@ fn the_marked_fields_are_found_and_no_others() {
 
 #[test]
 fn a_message_may_hold_one_however_deep() {
-    let of = door();
-    let redaction = Redaction::from_pool(of.parent_pool()).unwrap();
-    let ours = of.parent_pool().all_messages().filter(|message| message.package_name() == "lock.v1");
+    let descriptor = door();
+    let redaction = Redaction::from_pool(descriptor.parent_pool()).unwrap();
+    let ours = descriptor.parent_pool().all_messages().filter(|message| message.package_name() == "lock.v1");
     let (within, without): (Vec<_>, Vec<_>) = ours.partition(|message| redaction.is_within(message));
-    let names = |of: Vec<MessageDescriptor>| {
-        let mut names: Vec<_> = of.iter().map(|message| message.full_name().replace("lock.v1.", "")).collect();
+    let names = |descriptor: Vec<MessageDescriptor>| {
+        let mut names: Vec<_> = descriptor.iter().map(|message| message.full_name().replace("lock.v1.", "")).collect();
         names.sort();
         names.join(" ")
     };
@@ -102,20 +102,20 @@ fn a_message_may_hold_one_however_deep() {
 
 #[test]
 fn what_they_hold_is_taken_out_of_texts_wherever_it_stands() {
-    let of = door();
-    let mut door = DynamicMessage::new(of.clone());
+    let descriptor = door();
+    let mut door = DynamicMessage::new(descriptor.clone());
     let mut set = |name: &str, value| door.set_field_by_name(name, value);
     set("name", Value::String("front door".into()));
     set("key", Value::String("open sesame\nsecond line".into()));
-    set("locks", Value::List(vec![Value::Message(lock(&of, "in-a-list"))]));
-    set("by_name", Value::Map([(MapKey::String("left".into()), Value::Message(lock(&of, "in-a-map")))].into()));
+    set("locks", Value::List(vec![Value::Message(lock(&descriptor, "in-a-list"))]));
+    set("by_name", Value::Map([(MapKey::String("left".into()), Value::Message(lock(&descriptor, "in-a-map")))].into()));
     set("codes", Value::Map([(MapKey::String("a-key-of-codes".into()), Value::String("a-code".into()))].into()));
     set("raw", Value::Bytes(vec![0xde, 0xad, 0xbe, 0xef].into()));
     set("pin", Value::U64(987_654));
-    set("spare", Value::Message(lock(&of, "of-a-spare")));
-    let mut any = DynamicMessage::new(of.parent_pool().get_message_by_name("google.protobuf.Any").unwrap());
+    set("spare", Value::Message(lock(&descriptor, "of-a-spare")));
+    let mut any = DynamicMessage::new(descriptor.parent_pool().get_message_by_name("google.protobuf.Any").unwrap());
     any.set_field_by_name("type_url", Value::String("type.googleapis.com/lock.v1.Door.Lock".into()));
-    any.set_field_by_name("value", Value::Bytes(lock(&of, "in-an-any").encode_to_vec().into()));
+    any.set_field_by_name("value", Value::Bytes(lock(&descriptor, "in-an-any").encode_to_vec().into()));
     set("more", Value::Message(any));
     let secrets = secrets(&door);
     for hidden in [
@@ -132,8 +132,8 @@ fn what_they_hold_is_taken_out_of_texts_wherever_it_stands() {
         "of-a-spare",
         "in-an-any",
     ] {
-        let said = format!("<{hidden}> is wrong");
-        assert_eq!(secrets.hide(&said), "<(redacted)> is wrong", "{hidden}");
+        let text = format!("<{hidden}> is wrong");
+        assert_eq!(secrets.hide(&text), "<(redacted)> is wrong", "{hidden}");
     }
     for shown in ["front door", "left", "nothing of it"] {
         assert_eq!(secrets.hide(shown), shown);
@@ -159,10 +159,10 @@ fn a_part_of_another_or_of_what_stands_in_its_place_is_no_matter_and_short_ones_
 
 #[test]
 fn more_than_is_looked_for_and_data_that_is_none_hide_whole_texts() {
-    let of = door();
+    let descriptor = door();
     let text = "a text that has nothing to do with it";
     let codes = |count: usize, length: usize| {
-        let mut door = DynamicMessage::new(of.clone());
+        let mut door = DynamicMessage::new(descriptor.clone());
         let code = |n: usize| (MapKey::String(format!("{n:04}")), Value::String(format!("{n:0length$}")));
         door.set_field_by_name("codes", Value::Map((0..count).map(code).collect()));
         secrets(&door)
@@ -173,7 +173,7 @@ fn more_than_is_looked_for_and_data_that_is_none_hide_whole_texts() {
     assert_ne!(codes(10, MOST_BYTES / 9).hide(text), text);
     let mut broken = Secrets::default();
     assert!(broken.is_empty());
-    broken.note(&Redaction::from_pool(of.parent_pool()).unwrap(), &of, &[0xff]);
+    broken.note(&Redaction::from_pool(descriptor.parent_pool()).unwrap(), &descriptor, &[0xff]);
     assert!(!broken.is_empty() && broken.hide(text) != text);
     assert_eq!(broken.hide(""), "");
 }

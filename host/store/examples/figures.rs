@@ -54,9 +54,9 @@ async fn writes(store: &Arc<SledBackend>, writers: usize, time: Duration) -> Res
                 let mut stored = store.write_cas(resource("writers", &format!("w-{:016x}", fastrand::u64(..)))).await?;
                 let (mut count, mut slowest) = (0_u64, Duration::ZERO);
                 while begun.elapsed() < time {
-                    let one = Instant::now();
+                    let begun = Instant::now();
                     stored = store.write_cas(stored).await?;
-                    slowest = slowest.max(one.elapsed());
+                    slowest = slowest.max(begun.elapsed());
                     count += 1;
                 }
                 Ok::<_, StoreError>((count, slowest))

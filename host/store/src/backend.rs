@@ -35,7 +35,7 @@ use tokio::sync::watch;
 use crate::{
     changes::{ChangeWatch, OpenedChanges, Position},
     error::StoreError,
-    ids::{ExpectedId, Place, TypeKey},
+    ids::{ExpectedId, ListKey, TypeKey},
     quota::Usage,
     referrers::ExpectedReferrers,
     snapshot::{Snapshot, SnapshotHead},
@@ -68,8 +68,8 @@ pub struct Query {
 pub struct ScanPart {
     /// Label that the resources must have, with its value; `None` for all.
     pub label: Option<(String, String)>,
-    /// Place behind which the scan starts, in its order; `None` for the beginning.
-    pub after: Option<Place>,
+    /// ListKey behind which the scan starts, in its order; `None` for the beginning.
+    pub after: Option<ListKey>,
 }
 
 /// Change within a batch.
@@ -297,7 +297,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// Only faults of the store itself.
-    async fn watch_list(&self, query: &Query, after: Option<&Place>) -> Result<Box<dyn Watch>, StoreError>;
+    async fn watch_list(&self, query: &Query, after: Option<&ListKey>) -> Result<Box<dyn Watch>, StoreError>;
 
     /// Opens a watch of changes: the content that a [scan](Backend::scan_part) of the part returns, and every later
     /// change of resources that are or were in it. The store may leave out a change if one of the terms held neither

@@ -8,7 +8,7 @@ use std::{
 use mortise_durable_fs::FsError;
 use mortise_resource::{EncodedResource, EncodingError};
 
-use crate::{ids::Place, quota::QuotaExceeded};
+use crate::{ids::ListKey, quota::QuotaExceeded};
 
 /// A failure of a store, or a refused request.
 #[derive(Debug, thiserror::Error)]
@@ -163,8 +163,8 @@ pub enum StoreError {
     /// A resource of a scan cannot be read; the scan returned those before it.
     #[error("{source}")]
     Unreadable {
-        /// Place of the resource among those of its type.
-        place: Box<Place>,
+        /// ListKey of the resource among those of its type.
+        place: Box<ListKey>,
         /// Reason why it cannot be read.
         source: Box<StoreError>,
     },

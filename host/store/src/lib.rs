@@ -35,7 +35,7 @@ pub use backend::{
 pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState};
 pub use engine::{Compaction, Comparison, FORMAT, Loader, Lock, Options, SledBackend, StoreId};
 pub use error::{IdPartError, StoreError};
-pub use ids::{ExpectedId, Place, TypeKey};
+pub use ids::{ExpectedId, ListKey, TypeKey};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet};
 pub use resource_size::limited_size;

@@ -157,14 +157,15 @@ mod tests {
             namespace: namespace.to_owned(),
         };
         let type_key = TypeKey { group: "demo".to_owned(), kind: "Artist".to_owned() };
-        let of = |tenancy, type_key, quota| QuotaExceeded { quota, type_key, tenancy, used: 7, added: 2, limit: 8 };
+        let exceeded =
+            |tenancy, type_key, quota| QuotaExceeded { quota, type_key, tenancy, used: 7, added: 2, limit: 8 };
         assert_eq!(
-            of(tenancy("east", "shop"), Some(type_key), Quota::Resources).to_string(),
+            exceeded(tenancy("east", "shop"), Some(type_key), Quota::Resources).to_string(),
             "the quota of partition east, namespace shop is exceeded: it holds 7 resources of type demo.Artist, the \
              write adds 2, and the limit is 8 (quotas.resources); delete some, or raise quotas.resources"
         );
         assert_eq!(
-            of(tenancy("", ""), None, Quota::Bytes).to_string(),
+            exceeded(tenancy("", ""), None, Quota::Bytes).to_string(),
             "the quota of the cluster scope is exceeded: it holds 7 bytes of resources, the write adds 2, and the limit \
              is 8 (quotas.bytes); delete some, or raise quotas.bytes"
         );

@@ -118,7 +118,8 @@ async fn opens(format: &str, expected: &str) {
     let found = contents(&store).await;
     assert_eq!(by_version(found.clone()), by_version(filled));
     let usage = store.usage(10).await.unwrap();
-    let used = usage.largest.iter().map(|of| (of.tenancy.namespace.as_str(), of.resources)).collect::<Vec<_>>();
+    let used =
+        usage.largest.iter().map(|entry| (entry.tenancy.namespace.as_str(), entry.resources)).collect::<Vec<_>>();
     assert_eq!(used, [("other", 2), ("default", 1), ("", 1)]);
     assert_eq!(usage.bytes, found.iter().map(|resource| prost::Message::encoded_len(resource) as u64).sum::<u64>());
 

@@ -6,7 +6,7 @@ use mortise_resource::FieldPath;
 
 use crate::{
     Format,
-    place::{Lines, Place, Position, Span, file_name},
+    location::{Lines, Position, SourceLocation, Span, file_name},
 };
 
 /// A fault in a text.
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Start of the faulty part.
-    pub place: Place,
+    pub place: SourceLocation,
     /// End of the faulty part: just after its last character.
     pub end: Position,
     /// The field, such as `data.year_of_release`; empty where the text as a whole is at fault.
@@ -87,8 +87,8 @@ impl DiagnosticSink {
         Self { file: file_name(file).to_owned(), format, lines, diagnostics: Vec::new(), more: false, keep }
     }
 
-    pub(crate) fn place(&self, offset: usize) -> Place {
-        Place { file: self.file.clone(), position: self.lines.position(offset) }
+    pub(crate) fn place(&self, offset: usize) -> SourceLocation {
+        SourceLocation { file: self.file.clone(), position: self.lines.position(offset) }
     }
 
     pub(crate) fn add(&mut self, span: Span, path: &FieldPath, message: impl Into<String>, remedy: Option<String>) {

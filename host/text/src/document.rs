@@ -10,9 +10,9 @@ use crate::{
     Format, Types,
     data::{canonical, decoder::Decoder},
     diagnostic::{DiagnosticSink, Diagnostics},
+    location::{Lines, SourceLocation},
     node::{Entry, Node, Value},
     path,
-    place::{Lines, Place},
 };
 
 /// A resource that a text describes.
@@ -22,7 +22,7 @@ pub struct Document {
     /// write statuses; see [`Document::status`].
     pub resource: pb::Resource,
     /// Start of the resource in the text.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Format of the text.
     pub format: Format,
     /// Whether the owner is written in short form, so that its tenancy is still to be filled in.
@@ -36,9 +36,9 @@ impl Document {
     /// in the server's violations: `data.group_members["drums"]`, `data.tracks[3]`, `resource.id.name`. An invalid path
     /// means the document as a whole.
     #[must_use]
-    pub fn locate(&self, path: &str) -> Place {
+    pub fn locate(&self, path: &str) -> SourceLocation {
         let span = path::find(&self.root, path, self.format);
-        Place { file: self.place.file.clone(), position: self.lines.position(span.start) }
+        SourceLocation { file: self.place.file.clone(), position: self.lines.position(span.start) }
     }
 
     /// The status in the text, which is not part of [`Document::resource`]; empty if the text has none.

@@ -17,8 +17,8 @@ use crate::{
     Format, Types,
     data::{BYTES, TYPE, canonical, decoder::Decoder, names, wellknown},
     document::meta_descriptor,
+    location::Span,
     node::{Entry, Node, Value},
-    place::Span,
 };
 
 /// Every key that may be at the top, those of the flat id included.
@@ -87,7 +87,7 @@ impl<'n> Fields<'n> {
         entries: &'n [Entry],
         known: &[&'static str],
         ignored: &[&'static str],
-        of: &str,
+        what: &str,
         decoder: &mut Decoder<'_, '_>,
     ) -> Self {
         let format = decoder.format();
@@ -98,7 +98,7 @@ impl<'n> Fields<'n> {
                 _ => **name == entry.key || snake(name) == entry.key,
             };
             match known.iter().chain(ignored).find(is) {
-                None => unknown(entry, known, of, decoder),
+                None => unknown(entry, known, what, decoder),
                 Some(name) if sorted.iter().any(|(other, _)| other == name) => {
                     let text = format!("`{}` occurs in two spellings", entry.key);
                     decoder.fault(entry.key_span, text, Some("leave one of them out".into()));
@@ -145,7 +145,7 @@ fn within<T>(
     result
 }
 
-fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decoder<'_, '_>) {
+fn unknown(entry: &Entry, known: &[&'static str], what: &str, decoder: &mut Decoder<'_, '_>) {
     if decoder.format() == Format::Hcl {
         let near = names::nearest(&entry.key, known.iter().map(|name| names::hcl_name(name)));
         let hint = near.map(|near| format!(" Did you mean \"{near}\"?")).unwrap_or_default();
@@ -160,12 +160,12 @@ fn unknown(entry: &Entry, known: &[&'static str], of: &str, decoder: &mut Decode
     }
     let remedy = match entry.key.as_str() {
         // Keys that users of Kubernetes write by habit.
-        "apiVersion" | "kind" if of == "a resource" => write_hint("type", TYPE_PATTERN, decoder),
-        "spec" if of == "a resource" => "write the content under `data`".to_owned(),
-        "version" if of == "a type" => names::did_you_mean("groupVersion"),
+        "apiVersion" | "kind" if what == "a resource" => write_hint("type", TYPE_PATTERN, decoder),
+        "spec" if what == "a resource" => "write the content under `data`".to_owned(),
+        "version" if what == "a type" => names::did_you_mean("groupVersion"),
         key => match names::nearest(key, known.iter().map(|name| (*name).to_owned())) {
             Some(near) => names::did_you_mean(&near),
-            None => format!("{of} has {}", names::listed(known.iter().map(|name| (*name).to_owned()), 20)),
+            None => format!("{what} has {}", names::listed(known.iter().map(|name| (*name).to_owned()), 20)),
         },
     };
     decoder.within(PathStep::Field(entry.key.clone()), |decoder| {
@@ -242,7 +242,7 @@ fn is_text(node: &Node) -> bool {
     matches!(node.value, Value::Text(_) | Value::Plain(_)) && !node.is_null()
 }
 
-/// Place of the type in an id, or of the id itself.
+/// SourceLocation of the type in an id, or of the id itself.
 fn type_span(node: &Node, format: Format) -> Span {
     let key = if format == Format::Hcl { "Type" } else { "type" };
     node.get(key).map_or(start_of(node.span), |ty| ty.span)
@@ -280,11 +280,11 @@ fn id(node: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Id> {
     Some(id)
 }
 
-fn name(fields: &Fields<'_>, of: &Node, decoder: &mut Decoder<'_, '_>) -> String {
+fn name(fields: &Fields<'_>, what: &Node, decoder: &mut Decoder<'_, '_>) -> String {
     if fields.get("name").is_none() {
         let remedy = write_hint("name", "the-name", decoder);
         decoder.within(PathStep::Field("name".into()), |decoder| {
-            decoder.fault(start_of(of.span), "the name is missing", Some(remedy));
+            decoder.fault(start_of(what.span), "the name is missing", Some(remedy));
         });
     }
     fields.text("name", decoder)

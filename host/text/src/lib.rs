@@ -69,11 +69,11 @@ mod document;
 mod envelope;
 mod format;
 mod limits;
+mod location;
 mod message;
 mod node;
 mod parse;
 mod path;
-mod place;
 mod plain;
 mod print;
 mod read;
@@ -86,9 +86,9 @@ pub use diagnostic::{Diagnostic, Diagnostics};
 pub use document::Document;
 pub use format::Format;
 pub use limits::Limits;
+pub use location::{Position, SourceLocation, file_name};
 pub use message::{data_from_json, data_to_json, message_from_json};
 pub use parse::{Source, parse, parse_within};
-pub use place::{Place, Position, file_name};
 pub use plain::{PlainDocument, plain_documents};
 pub use print::{
     json::{Indent, consul, list_to_json, to_json},

@@ -2,7 +2,7 @@
 
 use mortise_resource::FieldPath;
 
-use crate::{diagnostic::DiagnosticSink, place::Span};
+use crate::{diagnostic::DiagnosticSink, location::Span};
 
 /// Bounds of one text. All are finite by default.
 #[derive(Debug, Clone, PartialEq, Eq)]

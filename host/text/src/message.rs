@@ -14,8 +14,8 @@ use crate::{
     data::{BYTES, canonical, decoder::Decoder, encode, names, wellknown},
     diagnostic::DiagnosticSink,
     limits::Budget,
+    location::{Lines, Position},
     node::{Node, Value},
-    place::{Lines, Position},
     print::json::{self, Indent},
     read,
 };

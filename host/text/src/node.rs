@@ -1,6 +1,6 @@
 //! The tree that all formats are read into before types are known; each node has its place.
 
-use crate::place::Span;
+use crate::location::Span;
 
 /// A value and its place.
 #[derive(Debug, Clone, PartialEq)]

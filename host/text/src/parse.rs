@@ -9,8 +9,8 @@ use crate::{
     diagnostic::{DiagnosticSink, Diagnostics},
     document::{self, Document},
     limits::{Budget, Limits},
+    location::{Lines, Position, Span},
     node::Node,
-    place::{Lines, Position, Span},
     read,
 };
 

@@ -5,8 +5,8 @@ use mortise_resource::{FieldPath, PathStep};
 use crate::{
     Format,
     data::names,
+    location::Span,
     node::{Node, Value},
-    place::Span,
 };
 
 /// The place of the value that a path means, or of the last value on the way to it.
@@ -33,8 +33,8 @@ pub(crate) fn find(root: &Node, path: &str, format: Format) -> Span {
                 _ => None,
             },
         };
-        let Some((at, value)) = next else { break };
-        (span, node) = (at, value);
+        let Some((key_span, value)) = next else { break };
+        (span, node) = (key_span, value);
     }
     span
 }

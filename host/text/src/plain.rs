@@ -8,9 +8,9 @@ use serde_json::{Map, Number, Value};
 
 use crate::{
     Diagnostics, Format, Limits, Source,
+    location::Position,
     node::{self, Entry, Node, plain_bool, plain_null},
     parse::{exceeds_documents, read_nodes},
-    place::Position,
 };
 
 /// Key of the maps whose entries are added.

@@ -15,8 +15,8 @@ use mortise_resource::pb;
 use crate::{
     Diagnostics, Document, Format, Indent, Limits, Source, Types,
     diagnostic::Diagnostic,
+    location::{Position, SourceLocation, file_name},
     parse::parse_part,
-    place::{Place, Position, file_name},
     to_json, to_yaml,
 };
 
@@ -164,7 +164,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 break;
             }
             let available = buffer.get(..room.min(buffer.len())).unwrap_or_default();
-            let end = available.iter().position(|byte| scan.ends_at(*byte)).map(|at| at + 1);
+            let end = available.iter().position(|byte| scan.ends_at(*byte)).map(|index| index + 1);
             let taken = end.unwrap_or(available.len());
             part.extend_from_slice(available.get(..taken).unwrap_or_default());
             self.reader.consume(taken);
@@ -175,10 +175,10 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(part)
     }
 
-    fn fault(&self, at: Position, message: String, remedy: &str) -> Diagnostics {
+    fn fault(&self, position: Position, message: String, remedy: &str) -> Diagnostics {
         let diagnostic = Diagnostic {
-            place: Place { file: file_name(&self.name).to_owned(), position: at },
-            end: at,
+            place: SourceLocation { file: file_name(&self.name).to_owned(), position: position },
+            end: position,
             path: String::new(),
             message,
             remedy: Some(remedy.to_owned()),
@@ -207,8 +207,8 @@ impl<'a, R: BufRead> Reader<'a, R> {
         let text = match std::str::from_utf8(&part) {
             Ok(text) => text,
             Err(error) => {
-                let at = after(begin, part.get(..error.valid_up_to()).unwrap_or_default());
-                return Err(self.fault(at, "the text is not UTF-8".into(), "convert it to UTF-8").into());
+                let position = after(begin, part.get(..error.valid_up_to()).unwrap_or_default());
+                return Err(self.fault(position, "the text is not UTF-8".into(), "convert it to UTF-8").into());
             }
         };
         self.ready.extend(parse_part(Source { name: &self.name, text }, begin, format, self.types, &self.limits)?);
@@ -251,9 +251,9 @@ fn after(begin: Position, text: &[u8]) -> Position {
     let columns = |bytes: &[u8]| bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
     match line_of_end {
         None => Position { line: begin.line, column: begin.column + columns(text) },
-        Some(at) => {
+        Some(index) => {
             let lines = text.iter().filter(|byte| **byte == b'\n').count();
-            Position { line: begin.line + lines, column: 1 + columns(text.get(at + 1..).unwrap_or_default()) }
+            Position { line: begin.line + lines, column: 1 + columns(text.get(index + 1..).unwrap_or_default()) }
         }
     }
 }

@@ -212,9 +212,9 @@ impl TypeTable {
     }
 }
 
-fn pool(of: &str, descriptors: &FileDescriptorSet) -> Result<DescriptorPool, TypesError> {
+fn pool(owner: &str, descriptors: &FileDescriptorSet) -> Result<DescriptorPool, TypesError> {
     DescriptorPool::decode(descriptors.encode_to_vec().as_slice())
-        .map_err(|source| TypesError::Descriptors { ty: of.to_owned(), source })
+        .map_err(|source| TypesError::Descriptors { ty: owner.to_owned(), source })
 }
 
 fn scope(scope: manifest::Scope) -> Option<Scope> {

@@ -37,16 +37,20 @@ impl Question<'_> {
     /// Answers from the endpoints of the service; `None` if the name does not exist.
     pub(super) fn answer(&self, endpoints: &ServiceEndpoints) -> Option<Records> {
         let mut healthy: Vec<&Endpoint> =
-            endpoints.endpoints.iter().filter(|one| one.health == i32::from(Health::Passing)).collect();
+            endpoints.endpoints.iter().filter(|endpoint| endpoint.health == i32::from(Health::Passing)).collect();
         // Clients take the first record, so the order is random.
         fastrand::shuffle(&mut healthy);
         let is_there = match self.part {
             Part::Whole | Part::Protocol => true,
             Part::Port(port) => {
-                let of_service = endpoints.ports.iter().any(|one| one.name == *port);
-                of_service || endpoints.endpoints.iter().any(|one| one.ports.iter().any(|one| one.name == *port))
+                let of_service = endpoints.ports.iter().any(|other| other.name == *port);
+                of_service
+                    || endpoints
+                        .endpoints
+                        .iter()
+                        .any(|declared| declared.ports.iter().any(|declared| declared.name == *port))
             }
-            Part::Workload(workload) => endpoints.endpoints.iter().any(|one| label(one) == *workload),
+            Part::Workload(workload) => endpoints.endpoints.iter().any(|endpoint| label(endpoint) == *workload),
         };
         if !is_there {
             return None;
@@ -60,7 +64,7 @@ impl Question<'_> {
             Part::Whole if self.of == RecordType::SRV => self.srv(&healthy, None),
             Part::Whole => self.addresses(&healthy),
             Part::Workload(workload) => {
-                healthy.retain(|one| label(one) == *workload);
+                healthy.retain(|endpoint| label(endpoint) == *workload);
                 self.addresses(&healthy)
             }
         })
@@ -79,7 +83,7 @@ impl Question<'_> {
             return Records { answers: cname.into_iter().collect(), additionals: Vec::new() };
         }
         let mut seen = BTreeSet::new();
-        let found = healthy.iter().filter_map(|one| one.address.parse::<IpAddr>().ok());
+        let found = healthy.iter().filter_map(|endpoint| endpoint.address.parse::<IpAddr>().ok());
         let answers = found
             .filter(|ip| of(*ip) == self.of && seen.insert(*ip))
             .take(MAX_RECORDS)
@@ -95,26 +99,28 @@ impl Question<'_> {
             return records;
         }
         let (mut seen, mut addressed) = (BTreeSet::new(), BTreeSet::new());
-        for one in healthy {
-            let ip = one.address.parse::<IpAddr>().ok();
+        for endpoint in healthy {
+            let ip = endpoint.address.parse::<IpAddr>().ok();
             let target = match ip {
-                Some(_) => self.service.prepend_label(label(one)),
-                None => Name::from_ascii(format!("{}.", one.address)),
+                Some(_) => self.service.prepend_label(label(endpoint)),
+                None => Name::from_ascii(format!("{}.", endpoint.address)),
             };
             let Ok(target) = target else { continue };
-            for at in one.ports.iter().filter(|at| port.is_none_or(|port| at.name == port)) {
-                let Ok(number) = u16::try_from(at.port) else { continue };
+            for declared_port in
+                endpoint.ports.iter().filter(|declared_port| port.is_none_or(|port| declared_port.name == port))
+            {
+                let Ok(number) = u16::try_from(declared_port.port) else { continue };
                 // A workload with two addresses is one target.
                 if records.answers.len() == MAX_RECORDS || !seen.insert((target.clone(), number)) {
                     continue;
                 }
-                let weight = u16::try_from(one.weight).unwrap_or(u16::MAX);
+                let weight = u16::try_from(endpoint.weight).unwrap_or(u16::MAX);
                 let srv = SRV::new(0, weight, number, target.clone());
                 records.answers.push(Record::from_rdata(self.name.clone(), self.ttl, RData::SRV(srv)));
             }
             if let Some(ip) = ip
                 && records.additionals.len() < MAX_RECORDS
-                && one.ports.iter().any(|at| port.is_none_or(|port| at.name == port))
+                && endpoint.ports.iter().any(|declared_port| port.is_none_or(|port| declared_port.name == port))
                 && addressed.insert((target.clone(), ip))
             {
                 records.additionals.push(address(target, self.ttl, ip));

@@ -129,16 +129,16 @@ impl Resolver {
         if !matches!(question.query_class(), DNSClass::IN | DNSClass::ANY) || is_transfer {
             return Lookup::code(ResponseCode::Refused);
         }
-        let (name, of, ttl) = (question.name(), question.query_type(), self.options.ttl);
+        let (name, query_type, ttl) = (question.name(), question.query_type(), self.options.ttl);
         let subject = parse_name(&self.options.zone, name);
         match subject {
             Subject::Elsewhere => Lookup::code(ResponseCode::Refused),
             Subject::Nothing => Lookup::code(ResponseCode::NXDomain),
-            Subject::Apex | Subject::Server | Subject::Empty if of == RecordType::ANY => {
+            Subject::Apex | Subject::Server | Subject::Empty if query_type == RecordType::ANY => {
                 Lookup::record(answer::any(name, ttl))
             }
             Subject::Empty => Lookup::records(Records::default()),
-            Subject::Apex => match of {
+            Subject::Apex => match query_type {
                 RecordType::SOA => {
                     let mut soa = self.soa();
                     soa.name.clone_from(name);
@@ -154,12 +154,12 @@ impl Resolver {
             },
             Subject::Server => {
                 let own = self.own.map(|ip| answer::address(name.clone(), ttl, ip));
-                let answers = own.into_iter().filter(|record| record.record_type() == of).collect();
+                let answers = own.into_iter().filter(|record| record.record_type() == query_type).collect();
                 Lookup::records(Records { answers, additionals: Vec::new() })
             }
             Subject::Service { namespace, service, part } => {
                 let whole = self.name_in_zone(&format!("{service}.{namespace}.svc"));
-                let question = Question { name, of, part: &part, service: whole, ttl };
+                let question = Question { name, of: query_type, part: &part, service: whole, ttl };
                 let lookup = self.of_service(&question, &namespace, &service, from).await;
                 lookup.unwrap_or_else(Lookup::code)
             }

@@ -99,7 +99,7 @@ async fn begin(
 fn announce(head: &Head) -> Begins {
     let manifest = &head.manifest;
     let (resources, events) = (manifest.head().resources(), manifest.events);
-    let at = manifest.taken_at.parse::<jiff::Timestamp>().ok();
+    let taken_at = manifest.taken_at.parse::<jiff::Timestamp>().ok();
     Begins {
         commit: manifest.commit,
         resources,
@@ -107,7 +107,7 @@ fn announce(head: &Head) -> Begins {
         records: resources + events,
         files: manifest.kept_components + manifest.folder_files + u64::from(manifest.config),
         file_bytes: head.file_bytes,
-        at: at.map(|at| std::time::SystemTime::from(at).into()),
+        at: taken_at.map(|taken_at| std::time::SystemTime::from(taken_at).into()),
     }
 }
 

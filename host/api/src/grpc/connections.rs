@@ -416,10 +416,10 @@ mod tests {
         let mut begun = connections.next().await.unwrap().unwrap();
         begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
 
-        let told = Instant::now();
+        let sent_at = Instant::now();
         stop.send_replace(true);
         assert!(late(&mut server).await);
-        assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+        assert!(sent_at.elapsed() < Duration::from_secs(5), "{:?}", sent_at.elapsed());
         drop(server);
         assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
         client.write_all(b"x").await.unwrap();

@@ -142,23 +142,23 @@ mod tests {
         for size in [0, 1, 100, 127, 128, 16_383, 16_384, 1 << 21] {
             let resource = resource(size);
             let encoded = EncodedResource::encode(&resource).unwrap();
-            let some = Some(resource.clone());
-            assert_eq!(resource_frame(&encoded), framed(&pb::ReadResponse { resource: some.clone() }));
-            assert_eq!(resource_frame(&encoded), framed(&pb::WriteStatusResponse { resource: some.clone() }));
+            let full = Some(resource.clone());
+            assert_eq!(resource_frame(&encoded), framed(&pb::ReadResponse { resource: full.clone() }));
+            assert_eq!(resource_frame(&encoded), framed(&pb::WriteStatusResponse { resource: full.clone() }));
             for count in 0..3 {
                 let warnings = vec![Diagnostic { summary: "w".into(), ..Diagnostic::default() }; count];
                 let (resource, before) = (encoded.clone(), String::new());
                 let written = Written { resource, warnings: warnings.clone(), before };
-                assert_eq!(write_frame(written), framed(&pb::WriteResponse { resource: some.clone(), warnings }));
+                assert_eq!(write_frame(written), framed(&pb::WriteResponse { resource: full.clone(), warnings }));
             }
             for (event, message) in [
                 (
                     WatchEvent::Upsert(encoded.clone()),
-                    watch_event::Event::Upsert(watch_event::Upsert { resource: some.clone() }),
+                    watch_event::Event::Upsert(watch_event::Upsert { resource: full.clone() }),
                 ),
                 (
                     WatchEvent::Delete(encoded.clone()),
-                    watch_event::Event::Delete(watch_event::Delete { resource: some.clone() }),
+                    watch_event::Event::Delete(watch_event::Delete { resource: full.clone() }),
                 ),
                 (WatchEvent::EndOfSnapshot, watch_event::Event::EndOfSnapshot(watch_event::EndOfSnapshot {})),
             ] {

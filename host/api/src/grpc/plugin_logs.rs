@@ -77,8 +77,8 @@ impl LogReader {
             match next {
                 Ok(line) if *line.plugin != *self.plugin || line.level > self.up_to => {}
                 Ok(line) => {
-                    if let Some(at) = self.seen.iter().position(|seen| Arc::ptr_eq(seen, &line)) {
-                        self.seen.swap_remove(at);
+                    if let Some(index) = self.seen.iter().position(|seen| Arc::ptr_eq(seen, &line)) {
+                        self.seen.swap_remove(index);
                         continue;
                     }
                     if line.at > self.begun + MAX_LINE_DELAY {

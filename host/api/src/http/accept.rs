@@ -56,8 +56,9 @@ fn prefers_problem(headers: &HeaderMap, customary: bool) -> bool {
 
 /// The preference by the most specific range. `fitting` lists ranges with their rank, least specific first.
 fn preference(ranges: &[(String, u16)], fitting: &[(&str, u8)]) -> Preference {
-    let said = |wanted: &str| ranges.iter().find(|(range, _)| range == wanted).map(|(_, quality)| *quality);
-    let found = fitting.iter().rev().find_map(|(range, specific)| said(range).map(|quality| (quality, *specific)));
+    let quality_of = |wanted: &str| ranges.iter().find(|(range, _)| range == wanted).map(|(_, quality)| *quality);
+    let found =
+        fitting.iter().rev().find_map(|(range, specific)| quality_of(range).map(|quality| (quality, *specific)));
     found.filter(|(quality, _)| *quality > 0).unwrap_or((0, 0))
 }
 

@@ -106,14 +106,17 @@ impl HttpError {
 
     /// Makes the error of a malformed part of a body: Consul's text, and every finding.
     pub(super) fn diagnostics(text: &'static str, found: mortise_text::Diagnostics) -> Self {
-        let violations = found.diagnostics.into_iter().map(|one| Diagnostic {
+        let violations = found.diagnostics.into_iter().map(|diagnostic| Diagnostic {
             severity: Severity::Error.into(),
-            path: one.path,
-            summary: one.message,
-            detail: one.remedy.unwrap_or_default(),
+            path: diagnostic.path,
+            summary: diagnostic.message,
+            detail: diagnostic.remedy.unwrap_or_default(),
         });
         let violations: Vec<_> = violations.collect();
-        let first = violations.first().map(|one| format!(": {}: {}", one.path, one.summary)).unwrap_or_default();
+        let first = violations
+            .first()
+            .map(|violation| format!(": {}: {}", violation.path, violation.summary))
+            .unwrap_or_default();
         Self { text, violations, ..Self::new(ErrorKind::Body, format!("{text}{first}")) }
     }
 
@@ -186,14 +189,13 @@ impl HttpError {
 }
 
 /// A diagnostic in JSON, for a problem or a list of warnings.
-pub(super) fn diagnostic(one: &Diagnostic) -> Value {
-    let mut object =
-        json!({ "path": truncate(&one.path, MAX_VIOLATION), "summary": truncate(&one.summary, MAX_VIOLATION) });
+pub(super) fn diagnostic(diagnostic: &Diagnostic) -> Value {
+    let mut object = json!({ "path": truncate(&diagnostic.path, MAX_VIOLATION), "summary": truncate(&diagnostic.summary, MAX_VIOLATION) });
     if let Some(object) = object.as_object_mut() {
-        if !one.detail.is_empty() {
-            object.insert("detail".to_owned(), json!(truncate(&one.detail, MAX_VIOLATION)));
+        if !diagnostic.detail.is_empty() {
+            object.insert("detail".to_owned(), json!(truncate(&diagnostic.detail, MAX_VIOLATION)));
         }
-        if one.severity() == Severity::Warning {
+        if diagnostic.severity() == Severity::Warning {
             object.insert("severity".to_owned(), json!("warning"));
         }
     }

@@ -67,8 +67,12 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
 
 /// A warning of validation as a header with code 299, which clients of Kubernetes know. Characters that a header cannot
 /// carry become question marks.
-fn warning(one: &Diagnostic) -> Option<HeaderValue> {
-    let text = if one.path.is_empty() { one.summary.clone() } else { format!("{}: {}", one.path, one.summary) };
+fn warning(diagnostic: &Diagnostic) -> Option<HeaderValue> {
+    let text = if diagnostic.path.is_empty() {
+        diagnostic.summary.clone()
+    } else {
+        format!("{}: {}", diagnostic.path, diagnostic.summary)
+    };
     let safe = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
     let quoted: String = truncate(&text, MAX_WARNING_BYTES)
         .replace('…', "...")
@@ -86,8 +90,8 @@ mod tests {
     #[test]
     fn warnings_fit_into_headers() {
         let header = |path: &str, summary: &str| {
-            let one = Diagnostic { path: path.into(), summary: summary.into(), ..Diagnostic::default() };
-            warning(&one).unwrap().to_str().unwrap().to_owned()
+            let diagnostic = Diagnostic { path: path.into(), summary: summary.into(), ..Diagnostic::default() };
+            warning(&diagnostic).unwrap().to_str().unwrap().to_owned()
         };
         assert_eq!(header("data.name", "is odd"), "299 mortise \"data.name: is odd\"");
         assert_eq!(header("", "a \"b\" \\ ü\r\nx: y"), "299 mortise \"a \\\"b\\\" \\\\ ???x: y\"");

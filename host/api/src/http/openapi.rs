@@ -37,8 +37,8 @@ impl Cached {
     fn of(&self, registry: &Arc<Registry>) -> Result<Bytes, HttpError> {
         // Locked meanwhile, so that the document is built once for any number of requests.
         let mut cached = self.0.lock();
-        if let Some((of, document)) = &*cached
-            && Weak::ptr_eq(of, &Arc::downgrade(registry))
+        if let Some((types, document)) = &*cached
+            && Weak::ptr_eq(types, &Arc::downgrade(registry))
         {
             return Ok(document.clone());
         }

@@ -89,30 +89,30 @@ impl Query {
     /// # Errors
     /// `InvalidArgument`: a malformed number, view or selector.
     pub(super) fn search(&self, wanted: pb::Type) -> Result<SearchRequest, Error> {
-        let of = |name: &str| match self.get(name) {
+        let value = |name: &str| match self.get(name) {
             "" => self.get(&name.replace('_', "-")).to_owned(),
             text => text.to_owned(),
         };
         let flag = |name: &str| {
-            let text = of(name);
+            let text = value(name);
             (self.has(name) || self.has(&name.replace('_', "-"))) && !matches!(text.as_str(), "false" | "0")
         };
-        let selector = of("selector");
+        let selector = value("selector");
         let selector = (!selector.is_empty()).then(|| label_selector(&selector)).transpose();
         let (view, field_mask) = self.projection()?;
-        let size = of("page_size");
+        let size = value("page_size");
         let page_size = match size.as_str() {
             "" => 0,
             size => size.parse().map_err(|_| Error::invalid(format!("page_size: {size:?} is not a number")))?,
         };
-        let order_by = Some(of("order_by")).filter(|order| !order.is_empty()).unwrap_or_else(|| of("sort_by"));
+        let order_by = Some(value("order_by")).filter(|order| !order.is_empty()).unwrap_or_else(|| value("sort_by"));
         Ok(SearchRequest {
             parent: self.name_prefix(),
             page_size,
             // An unescaped plus has become a blank, which no token contains.
-            page_token: of("page_token").replace(' ', "+"),
+            page_token: value("page_token").replace(' ', "+"),
             order_by,
-            filter: of("filter"),
+            filter: value("filter"),
             field_mask,
             view,
             include_paging_info: flag("paging_info"),
@@ -181,14 +181,14 @@ mod tests {
             let tenancy = Query::parse(text).tenancy();
             (tenancy.partition, tenancy.namespace)
         };
-        let of = |p: &str, n: &str| (p.to_owned(), n.to_owned());
-        assert_eq!(place(""), of("", ""));
-        assert_eq!(place("partition=p&namespace=n"), of("p", "n"));
-        assert_eq!(place("ns=n"), of("", "n"));
-        assert_eq!(place("ns=a&namespace=b"), of("", "b"));
-        assert_eq!(place("ns=a&namespace="), of("", "a"));
-        assert_eq!(place("partition=a&partition=b"), of("a", ""));
-        assert_eq!(place("partition=%2A&peer=x&peer_name=y&dc=z"), of("*", ""));
+        let pair = |p: &str, n: &str| (p.to_owned(), n.to_owned());
+        assert_eq!(place(""), pair("", ""));
+        assert_eq!(place("partition=p&namespace=n"), pair("p", "n"));
+        assert_eq!(place("ns=n"), pair("", "n"));
+        assert_eq!(place("ns=a&namespace=b"), pair("", "b"));
+        assert_eq!(place("ns=a&namespace="), pair("", "a"));
+        assert_eq!(place("partition=a&partition=b"), pair("a", ""));
+        assert_eq!(place("partition=%2A&peer=x&peer_name=y&dc=z"), pair("*", ""));
     }
 
     #[test]

@@ -124,9 +124,9 @@ impl OpenWatch {
         self.events = events
             .into_iter()
             .enumerate()
-            .map(|(at, (name, data))| {
+            .map(|(index, (name, data))| {
                 let event = SseEvent::default().event(name).data(data);
-                match at == last && message.is_current {
+                match index == last && message.is_current {
                     true => event.id(&message.resume_token),
                     false => event,
                 }

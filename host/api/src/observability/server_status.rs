@@ -123,7 +123,7 @@ impl Sources {
                 warnings
                     .push(format!("nothing comes from region {name}: {last_error}; mortise regions {name} shows more"));
             }
-            let held_back: usize = types.iter().map(|of| of.held_back.len()).sum();
+            let held_back: usize = types.iter().map(|entry| entry.held_back.len()).sum();
             if held_back > 0 {
                 warnings.push(format!(
                     "{held_back} resources of region {name} are missing or outdated here; mortise regions {name} lists them"
@@ -148,7 +148,7 @@ impl Sources {
             sum_by_plugin(&text, "mortise_plugin_faults_total"),
             sum_by_plugin(&text, "mortise_plugin_call_seconds_sum"),
         );
-        let number = |of: &BTreeMap<String, f64>, name: &str| of.get(name).copied().unwrap_or(0.0);
+        let number = |numbers: &BTreeMap<String, f64>, name: &str| numbers.get(name).copied().unwrap_or(0.0);
         Ok(stored
             .into_iter()
             .map(|resource| {
@@ -156,8 +156,8 @@ impl Sources {
                 let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
                 let plugin = data::Plugin::decode(bytes).unwrap_or_default();
                 let conditions: Vec<_> = resource.status.values().flat_map(|status| &status.conditions).collect();
-                let of = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
-                let reason = |kind: &str| of(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
+                let find = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
+                let reason = |kind: &str| find(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
                 let wrong = |c: &&&pb::Condition| c.state() != pb::condition::State::True && !c.message.is_empty();
                 let message: Vec<_> =
                     conditions.iter().filter(wrong).map(|condition| condition.message.as_str()).collect();
@@ -272,7 +272,7 @@ mod tests {
             let (said_refuses, said_damaged, warnings) = seen(health);
             assert_eq!((&*said_refuses, &*said_damaged), (refuses, damaged), "{warning}");
             assert!(
-                matches!(&*warnings, [one] if one.starts_with(warning) && one.contains("a reason")),
+                matches!(&*warnings, [warning_text] if warning_text.starts_with(warning) && warning_text.contains("a reason")),
                 "{warnings:?}"
             );
         }

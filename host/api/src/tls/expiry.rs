@@ -75,12 +75,12 @@ mod tests {
             not_after: 100 * 86_400,
             is_ca: false,
         };
-        let at = |seconds| warning("tls.cert_file", &certificate, Timestamp::from_second(seconds).unwrap());
-        assert_eq!(at(70 * 86_400), None);
-        let soon = at(70 * 86_400 + 1).unwrap();
+        let warning_at = |seconds| warning("tls.cert_file", &certificate, Timestamp::from_second(seconds).unwrap());
+        assert_eq!(warning_at(70 * 86_400), None);
+        let soon = warning_at(70 * 86_400 + 1).unwrap();
         assert!(soon.starts_with("tls.cert_file: the certificate of CN=a expires at 1970-04-11"), "{soon}");
         assert!(soon.contains("in 29 days"), "{soon}");
-        assert!(at(100 * 86_400 + 1).unwrap().contains("expired at"));
-        assert!(at(-1).unwrap().contains("not valid before"));
+        assert!(warning_at(100 * 86_400 + 1).unwrap().contains("expired at"));
+        assert!(warning_at(-1).unwrap().contains("not valid before"));
     }
 }

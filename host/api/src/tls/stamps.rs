@@ -26,6 +26,6 @@ impl Stamps {
 }
 
 fn stamp(file: &Path) -> Option<Stamp> {
-    let of = |m: Metadata| (m.dev(), m.ino(), m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
-    std::fs::metadata(file).ok().map(of)
+    let stamp = |m: Metadata| (m.dev(), m.ino(), m.len(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
+    std::fs::metadata(file).ok().map(stamp)
 }

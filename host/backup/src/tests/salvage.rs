@@ -16,20 +16,20 @@ async fn salvage_saves_the_readable_part_of_a_damaged_backup() {
         [(bytes.len() * 3 / 4, None), (bytes.len() - 300, None), (bytes.len(), Some(bytes.len() * 2 / 3))]
     {
         let mut damaged = bytes[..cut].to_vec();
-        if let Some(at) = flip {
-            damaged[at] ^= 4;
+        if let Some(offset) = flip {
+            damaged[offset] ^= 4;
         }
         let file = saved(dir.path(), &damaged);
         assert!(Archive::open(&file).is_err());
         let target = House::empty();
-        let some = crate::salvage(&file, &target.data()).unwrap();
-        let count = some.resources.values().sum::<u64>();
+        let salvaged = crate::salvage(&file, &target.data()).unwrap();
+        let count = salvaged.resources.values().sum::<u64>();
         println!(
             "cut at {cut}, flipped {flip:?}: {count} of 2000; {:?}",
-            some.left_out.iter().map(ToString::to_string).collect::<Vec<_>>()
+            salvaged.left_out.iter().map(ToString::to_string).collect::<Vec<_>>()
         );
         // Some bits of compressed data do not change the decompressed data.
-        assert!(some.left_out.len() > 2 || (flip.is_some() && count == 2_000));
+        assert!(salvaged.left_out.len() > 2 || (flip.is_some() && count == 2_000));
         let (commit, resources) = target.contents().await;
         assert_eq!((commit, resources.len() as u64), (2_000, count));
         for found in resources {
@@ -121,12 +121,12 @@ async fn salvage_leaves_out_contradictory_records() {
         let mut altered = entries.clone();
         alter(&mut altered);
         let (dir, target) = (tempfile::tempdir().unwrap(), House::empty());
-        let some = crate::salvage(&saved(dir.path(), &packed(altered)), &target.data()).unwrap();
-        let said: String = some.left_out.iter().map(|problem| format!("{problem}\n")).collect();
-        assert!(said.contains(says), "{what}: {said}");
+        let salvaged = crate::salvage(&saved(dir.path(), &packed(altered)), &target.data()).unwrap();
+        let problems: String = salvaged.left_out.iter().map(|problem| format!("{problem}\n")).collect();
+        assert!(problems.contains(says), "{what}: {problems}");
         assert_eq!(target.data().join("restored/config.toml").exists(), configured, "{what}");
         let (_, resources) = target.contents().await;
-        assert_eq!(resources.len(), count, "{what}: {said}");
+        assert_eq!(resources.len(), count, "{what}: {problems}");
         let expected: Vec<_> = (0..40).map(|n| format!("r-{n}")).collect();
         assert!(resources.iter().all(|found| expected.contains(&found.id.as_ref().unwrap().name)), "{what}");
     }
@@ -141,13 +141,13 @@ async fn salvage_proves_each_record_without_the_list_of_checksums() {
     let mut entries = unpacked(&House::furnished(40).await.backup().await);
     entries.retain(|(name, _)| name == "manifest.json" || name == RECORDS);
     let dir = tempfile::tempdir().unwrap();
-    let said = |salvaged: &crate::Salvaged| {
+    let texts = |salvaged: &crate::Salvaged| {
         let lines = salvaged.left_out.iter().map(ToString::to_string).collect::<Vec<_>>();
         lines.join("\n")
     };
     let whole = crate::salvage(&saved(dir.path(), &packed(entries.clone())), &House::empty().data()).unwrap();
     assert_eq!(whole.resources.values().sum::<u64>(), 40);
-    assert!(said(&whole).contains("each resource is proven by its own checksum"), "{}", said(&whole));
+    assert!(texts(&whole).contains("each resource is proven by its own checksum"), "{}", texts(&whole));
 
     let (mut flips, mut fewer) = (0, 0);
     let bits = entries[1].1.len() * 8;
@@ -155,9 +155,9 @@ async fn salvage_proves_each_record_without_the_list_of_checksums() {
         let mut altered = entries.clone();
         altered[1].1[bit / 8] ^= 1 << (bit % 8);
         let target = House::empty();
-        let some = crate::salvage(&saved(dir.path(), &packed(altered)), &target.data()).unwrap();
+        let salvaged = crate::salvage(&saved(dir.path(), &packed(altered)), &target.data()).unwrap();
         let (_, resources) = target.contents().await;
-        assert!(some.left_out.len() > 1, "bit {bit}: {}", said(&some));
+        assert!(salvaged.left_out.len() > 1, "bit {bit}: {}", texts(&salvaged));
         for found in &resources {
             let name = &found.id.as_ref().unwrap().name;
             let n: usize = name.strip_prefix("r-").unwrap().parse().unwrap();
@@ -177,9 +177,9 @@ async fn salvage_proves_each_record_without_the_list_of_checksums() {
         earlier.extend(prost::Message::encode_length_delimited_to_vec(&record));
     }
     entries[1].1 = earlier;
-    let some = crate::salvage(&saved(dir.path(), &packed(entries)), &House::empty().data()).unwrap();
-    assert_eq!(some.resources.values().sum::<u64>(), 40);
-    assert!(said(&some).contains("only the compression's own checks prove"), "{}", said(&some));
+    let salvaged = crate::salvage(&saved(dir.path(), &packed(entries)), &House::empty().data()).unwrap();
+    assert_eq!(salvaged.resources.values().sum::<u64>(), 40);
+    assert!(texts(&salvaged).contains("only the compression's own checks prove"), "{}", texts(&salvaged));
 }
 
 /// Salvage reads a store that is too damaged to open.
@@ -192,10 +192,13 @@ async fn salvage_saves_the_readable_part_of_a_damaged_store() {
     fs::write(house.data().join("store/store/closed-at"), "mortise-commit 400\n").unwrap();
     assert!(SledBackend::open(Options::new(house.data().join("store"))).is_err());
     let files = house.files();
-    let some = salvaged(&house.data(), 300).await;
-    assert_eq!((some.commit, some.kept_components), (400, 1));
-    let said: Vec<_> = some.left_out.iter().map(ToString::to_string).collect();
-    assert!(said.iter().any(|said| said.contains("closed with commit 400")) && said.len() == 2, "{said:?}");
+    let result = salvaged(&house.data(), 300).await;
+    assert_eq!((result.commit, result.kept_components), (400, 1));
+    let problems: Vec<_> = result.left_out.iter().map(ToString::to_string).collect();
+    assert!(
+        problems.iter().any(|problem| problem.contains("closed with commit 400")) && problems.len() == 2,
+        "{problems:?}"
+    );
     assert_eq!(house.files(), files, "the damaged store stays as it is");
 }
 

@@ -155,11 +155,11 @@ fn same_otherwise_put(catalog: &Catalog, wanted: &pb::Resource, stored: &pb::Res
 /// Whether data of one type decodes to the same. Compares the printed text, which loses nothing and has one form for
 /// all NaNs and for the content of an `Any`. So data counts as changed exactly where [`Plan::diff`] shows it.
 fn says_the_same(wanted: &pb::Resource, stored: &pb::Resource, types: &dyn Types) -> bool {
-    let said = |resource: &pb::Resource| {
+    let described = |resource: &pb::Resource| {
         let data = pb::Resource { id: stored.id.clone(), data: resource.data.clone(), ..pb::Resource::default() };
         mortise_text::to_json(&data, types, Indent::Compact)
     };
-    said(wanted) == said(stored)
+    described(wanted) == described(stored)
 }
 
 /// The wanted metadata, plus the stored entries that a write without a version keeps.
@@ -229,20 +229,20 @@ mod tests {
 
     /// The type `bag.v1.Bag`: text = 1, numbers = 2 (repeated int32), notes = 3 (map of strings), ratio = 4 (double).
     fn types() -> TypeTable {
-        let one = |name, number, ty| field(name, number, Label::Optional, ty, None);
+        let optional = |name, number, ty| field(name, number, Label::Optional, ty, None);
         let entry = DescriptorProto {
             name: Some("NotesEntry".into()),
-            field: vec![one("key", 1, Type::String), one("value", 2, Type::String)],
+            field: vec![optional("key", 1, Type::String), optional("value", 2, Type::String)],
             options: Some(MessageOptions { map_entry: Some(true), ..MessageOptions::default() }),
             ..DescriptorProto::default()
         };
         let bag = DescriptorProto {
             name: Some("Bag".into()),
             field: vec![
-                one("text", 1, Type::String),
+                optional("text", 1, Type::String),
                 field("numbers", 2, Label::Repeated, Type::Int32, None),
                 field("notes", 3, Label::Repeated, Type::Message, Some(".bag.v1.Bag.NotesEntry")),
-                one("ratio", 4, Type::Double),
+                optional("ratio", 4, Type::Double),
             ],
             nested_type: vec![entry],
             ..DescriptorProto::default()
@@ -273,29 +273,29 @@ mod tests {
     #[test]
     fn data_that_says_the_same_in_other_bytes_is_the_same() {
         let types = types();
-        let said = |wanted: &[u8], stored: &[u8]| {
+        let changes = |wanted: &[u8], stored: &[u8]| {
             let (wanted, stored) = (bag(wanted), bag(stored));
             assert!(!same(&wanted, &stored) && same_but_for_bytes(&wanted, &stored));
             says_the_same(&wanted, &stored, &types)
         };
         let entry = |key: u8, value: u8| [0x1a, 6, 0x0a, 1, key, 0x12, 1, value];
         let sorted = [entry(b'a', b'1'), entry(b'b', b'2')].concat();
-        assert!(said(&sorted, &[entry(b'b', b'2'), entry(b'a', b'1')].concat()), "entries in another order");
-        assert!(!said(&sorted, &[entry(b'a', b'2'), entry(b'b', b'1')].concat()), "other values");
+        assert!(changes(&sorted, &[entry(b'b', b'2'), entry(b'a', b'1')].concat()), "entries in another order");
+        assert!(!changes(&sorted, &[entry(b'a', b'2'), entry(b'b', b'1')].concat()), "other values");
         let empty = [0x1a, 3, 0x0a, 1, b'a'];
-        assert!(said(&empty, &[0x1a, 5, 0x0a, 1, b'a', 0x12, 0]), "an empty value, written out");
-        assert!(!said(&empty, &[]), "no entry");
-        assert!(said(&[], &[0x0a, 0]), "an empty text, written out");
-        assert!(said(&[0x12, 2, 1, 2], &[0x10, 1, 0x10, 2]), "numbers that are not packed");
-        assert!(!said(&[0x12, 2, 1, 2], &[0x10, 2, 0x10, 1]), "numbers in another order");
-        assert!(said(&[0x0a, 1, b'x', 0x12, 1, 5], &[0x12, 1, 5, 0x0a, 1, b'x']), "fields in another order");
+        assert!(changes(&empty, &[0x1a, 5, 0x0a, 1, b'a', 0x12, 0]), "an empty value, written out");
+        assert!(!changes(&empty, &[]), "no entry");
+        assert!(changes(&[], &[0x0a, 0]), "an empty text, written out");
+        assert!(changes(&[0x12, 2, 1, 2], &[0x10, 1, 0x10, 2]), "numbers that are not packed");
+        assert!(!changes(&[0x12, 2, 1, 2], &[0x10, 2, 0x10, 1]), "numbers in another order");
+        assert!(changes(&[0x0a, 1, b'x', 0x12, 1, 5], &[0x12, 1, 5, 0x0a, 1, b'x']), "fields in another order");
         // Field 100, which the message does not have.
-        assert!(said(&[0x0a, 1, b'x', 0xa0, 6, 1], &[0xa0, 6, 1, 0x0a, 1, b'x']), "an unknown field elsewhere");
-        assert!(!said(&[0xa0, 6, 1], &[0xa0, 6, 2]), "another unknown field");
+        assert!(changes(&[0x0a, 1, b'x', 0xa0, 6, 1], &[0xa0, 6, 1, 0x0a, 1, b'x']), "an unknown field elsewhere");
+        assert!(!changes(&[0xa0, 6, 1], &[0xa0, 6, 2]), "another unknown field");
         let ratio = |ratio: f64| [&[0x21][..], &ratio.to_le_bytes()].concat();
-        assert!(said(&ratio(f64::NAN), &ratio(-f64::NAN)), "a number that is none");
-        assert!(!said(&ratio(f64::NAN), &ratio(1.0)), "a number and none");
-        assert!(!said(&[0x0a, 1, b'x'], &[0x0a, 9]), "bytes that are no message");
+        assert!(changes(&ratio(f64::NAN), &ratio(-f64::NAN)), "a number that is none");
+        assert!(!changes(&ratio(f64::NAN), &ratio(1.0)), "a number and none");
+        assert!(!changes(&[0x0a, 1, b'x'], &[0x0a, 9]), "bytes that are no message");
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Apply {
                 return Ok(written);
             }
             let again = std::mem::take(&mut waiting);
-            let mut unwritten: HashSet<Key> = again.iter().map(|(one, _)| Key::of(&id_of(&one.resource))).collect();
+            let mut unwritten: HashSet<Key> = again.iter().map(|(item, _)| Key::of(&id_of(&item.resource))).collect();
             let mut now = Vec::new();
             let again = again.into_iter().map(|(document, _)| document);
             for document in next.unwrap_or_default().into_iter().chain(again) {

@@ -137,8 +137,8 @@ impl Context {
                     }
                 };
                 let entry = contexts.get(&name)?.clone();
-                let one = Contexts { current: None, context: [(name, entry)].into() };
-                let text = toml::to_string(&one).map_err(|e| CliError::failed("contexts").caused_by(e))?;
+                let contexts = Contexts { current: None, context: [(name, entry)].into() };
+                let text = toml::to_string(&contexts).map_err(|e| CliError::failed("contexts").caused_by(e))?;
                 ui::print(text)?;
             }
         }

@@ -124,22 +124,22 @@ fn describe_one(report: &ControllerReport, ui: &Ui) -> String {
         );
     }
     if report.throttled_now > 0 {
-        let some: Vec<_> = report.throttled_resources.iter().map(describe).collect();
-        line("throttled", format!("{}, since they trigger themselves: {}", report.throttled_now, some.join(", ")));
+        let throttled: Vec<_> = report.throttled_resources.iter().map(describe).collect();
+        line("throttled", format!("{}, since they trigger themselves: {}", report.throttled_now, throttled.join(", ")));
     }
     if report.set_aside_now > 0 {
-        let one = |aside: &SetAside| {
+        let describe_aside = |aside: &SetAside| {
             let id = aside.id.as_ref().map(describe).unwrap_or_default();
             format!("{id} for {:.1?}", std_duration(aside.retry_in.as_ref()))
         };
-        let some: Vec<_> = report.set_aside.iter().map(one).collect();
-        line("quarantined", format!("{}, since they broke the controller: {}", report.set_aside_now, some.join(", ")));
+        let aside: Vec<_> = report.set_aside.iter().map(describe_aside).collect();
+        line("quarantined", format!("{}, since they broke the controller: {}", report.set_aside_now, aside.join(", ")));
     }
     if !report.put_off.is_empty() {
         let mut table = Table::new(["resource", "times", "put off"]);
-        for one in &report.put_off {
-            let id = one.id.as_ref().map(describe).unwrap_or_default();
-            table.row(vec![id.into(), one.count.to_string().into(), one.message.as_str().into()]);
+        for item in &report.put_off {
+            let id = item.id.as_ref().map(describe).unwrap_or_default();
+            table.row(vec![id.into(), item.count.to_string().into(), item.message.as_str().into()]);
         }
         out.push('\n');
         out.push_str(&table.render(ui));

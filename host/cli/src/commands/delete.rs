@@ -191,7 +191,7 @@ async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
     let call = async { session.ownership().plan_delete(request).await };
     let plan = session.call(placed_title(id), call).await?;
     let mut text = if plan.is_blocked { "would not be deleted (dry run)" } else { "deleted (dry run)" }.to_owned();
-    let is_itself = |step: &&DeleteStep| step.id.as_ref().is_some_and(|of| of.uid == id.uid);
+    let is_itself = |step: &&DeleteStep| step.id.as_ref().is_some_and(|step_id| step_id.uid == id.uid);
     for step in plan.steps.iter().filter(|step| !is_itself(step) || step.action() == Action::Block) {
         let name = step.id.as_ref().map(placed_title).unwrap_or_default();
         let because = step.because.as_ref().map(placed_title).unwrap_or_default();

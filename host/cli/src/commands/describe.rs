@@ -66,7 +66,7 @@ async fn events(session: &Session, id: &pb::Id) -> Result<Vec<Event>, CliError> 
         Err(error) if error.code == Some(tonic::Code::Unimplemented) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let about = |of: &pb::Id| Key::of(of) == Key::of(id) && (of.uid.is_empty() || of.uid == id.uid);
+    let about = |other: &pb::Id| Key::of(other) == Key::of(id) && (other.uid.is_empty() || other.uid == id.uid);
     let events = answer.controllers.into_iter().flat_map(|report| {
         let name = report.name;
         report.last_errors.into_iter().map(move |error| Event { controller: name.clone(), error })
@@ -176,12 +176,12 @@ fn data(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> 
 }
 
 fn moment(ms: u64) -> String {
-    let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(ms);
+    let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(ms);
     let written = i64::try_from(ms / 1000).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
     let written = written.map(|t| t.to_string()).unwrap_or_default();
-    format!("{written} ({} ago)", ago(at))
+    format!("{written} ({} ago)", ago(time))
 }
 
-fn since(at: prost_types::Timestamp) -> String {
-    SystemTime::try_from(at).map(|at| format!("{} ago", ago(at))).unwrap_or_default()
+fn since(time: prost_types::Timestamp) -> String {
+    SystemTime::try_from(time).map(|start| format!("{} ago", ago(start))).unwrap_or_default()
 }

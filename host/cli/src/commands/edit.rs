@@ -48,14 +48,14 @@ impl Edit {
         let name = placed_title(&id_of(&stored));
         let mut base = editable(&stored, &catalog)?;
         let mut text = base.clone();
-        let mut said = format!(
+        let mut comment = format!(
             "# {name}\n# Save to write it; leave it as it is, or empty, to write nothing.\n# Lines that begin with # do \
              not count.\n"
         );
         let mut conflicts = 0;
         let mut draft = Draft::new(self.connect.ui())?;
         loop {
-            let shown = format!("{said}{text}");
+            let shown = format!("{comment}{text}");
             if let Err(error) = open(&draft.path, &shown).await {
                 return Err(draft.keep(error));
             }
@@ -115,7 +115,7 @@ impl Edit {
                             // The merged text is written without asking again: no line of either is lost.
                             continue;
                         }
-                        said = format!(
+                        comment = format!(
                             "# {name} was changed by somebody else meanwhile, in the same lines. Between <<<<<<< and ======= is \
                              yours,\n# between ======= and >>>>>>> is theirs, with ||||||| what was there before. Keep what is \
                              right and take\n# the markers out.\n#\n{}",
@@ -127,7 +127,7 @@ impl Edit {
                         return Err(draft.keep(error.remedy("try again later")));
                     }
                     Err(WriteError::Wrong(error)) => {
-                        said = format!("# {name} was not written:\n{}#\n", commented(&error.to_string()));
+                        comment = format!("# {name} was not written:\n{}#\n", commented(&error.to_string()));
                     }
                     Err(WriteError::Failed(error)) => return Err(draft.keep(error)),
                 }
@@ -251,7 +251,7 @@ impl Draft {
     /// Adds the path of the file to an error, if the file stays.
     fn keep(mut self, error: CliError) -> CliError {
         match self.leave() {
-            Some(said) => error.detail(said),
+            Some(reason) => error.detail(reason),
             None => error,
         }
     }
@@ -268,8 +268,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if let Some(said) = self.leave() {
-            self.ui.note(&format!("mortise: {said}"));
+        if let Some(reason) = self.leave() {
+            self.ui.note(&format!("mortise: {reason}"));
         }
     }
 }

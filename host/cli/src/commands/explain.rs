@@ -31,16 +31,16 @@ impl Explain {
         catalog.fault()?;
         let message = message
             .ok_or_else(|| CliError::failed(format!("{}: the server has no descriptor of its data", type_name(&ty))))?;
-        let mut at = Kind::Message(message);
+        let mut kind = Kind::Message(message);
         let mut title = type_name(&ty);
         let mut comment = None;
         for name in &path {
-            let field = field(&at, name, &title)?;
+            let field = field(&kind, name, &title)?;
             title = format!("{title}.{}", field.name());
             comment = leading_comment(&field.parent_file(), field.path());
-            at = element(&field);
+            kind = element(&field);
         }
-        ui::print(page(&title, &at, comment, &show))?;
+        ui::print(page(&title, &kind, comment, &show))?;
         Ok(Exit::Done)
     }
 }
@@ -61,8 +61,8 @@ fn split(what: &str, catalog: &Catalog) -> Result<(mortise_resource::pb::Type, V
     whole.map(|ty| (ty, Vec::new()))
 }
 
-fn field(at: &Kind, name: &str, title: &str) -> Result<FieldDescriptor, CliError> {
-    let Kind::Message(message) = at else {
+fn field(kind: &Kind, name: &str, title: &str) -> Result<FieldDescriptor, CliError> {
+    let Kind::Message(message) = kind else {
         return Err(CliError::usage(format!("{title} has no fields")));
     };
     message.get_field_by_name(name).or_else(|| message.get_field_by_json_name(name)).ok_or_else(|| {
@@ -79,9 +79,9 @@ fn element(field: &FieldDescriptor) -> Kind {
     }
 }
 
-fn page(title: &str, at: &Kind, comment: Option<String>, ui: &Ui) -> String {
-    let mut out = format!("{} {}\n", ui.paint(Style::Bold, title), kind_name(at));
-    let own = match at {
+fn page(title: &str, level: &Kind, comment: Option<String>, ui: &Ui) -> String {
+    let mut out = format!("{} {}\n", ui.paint(Style::Bold, title), kind_name(level));
+    let own = match level {
         Kind::Message(message) => leading_comment(&message.parent_file(), message.path()),
         Kind::Enum(kind) => leading_comment(&kind.parent_file(), kind.path()),
         _ => None,
@@ -89,7 +89,7 @@ fn page(title: &str, at: &Kind, comment: Option<String>, ui: &Ui) -> String {
     for text in [comment, own].into_iter().flatten() {
         out.extend(text.lines().map(|line| format!("  {line}\n")));
     }
-    match at {
+    match level {
         Kind::Message(message) => out.push_str(&fields(message, ui)),
         Kind::Enum(kind) => out.push_str(&values(kind, ui)),
         _ => {}

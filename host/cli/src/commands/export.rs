@@ -84,13 +84,13 @@ impl Export {
 
     /// The types to export: partitions and namespaces first.
     fn choose(&self, catalog: &Catalog) -> Result<Vec<pb::Type>, CliError> {
-        let of = |info: &TypeInfo| info.r#type.clone();
+        let type_of = |info: &TypeInfo| info.r#type.clone();
         let mut chosen: Vec<pb::Type> = Vec::new();
         if self.types.is_empty() {
             let whole = catalog.infos().iter().filter(|info| {
-                !info.plugin.is_empty() || of(info).is_some_and(|t| t.group == TENANCY && t.kind != "Tombstone")
+                !info.plugin.is_empty() || type_of(info).is_some_and(|t| t.group == TENANCY && t.kind != "Tombstone")
             });
-            chosen.extend(whole.filter_map(of));
+            chosen.extend(whole.filter_map(type_of));
         }
         for wanted in &self.types {
             chosen.push(catalog.find_type(wanted)?);

@@ -95,10 +95,10 @@ impl Import {
             if error.exit == Exit::Usage && written > 0 {
                 error.exit = Exit::Failed;
             }
-            let told = error.detail(format!("{} written before that", resources(written)));
-            match told.remedy {
-                Some(_) => told,
-                None => told.remedy("fix it and import again, which is harmless; or give --keep-going"),
+            let error = error.detail(format!("{} written before that", resources(written)));
+            match error.remedy {
+                Some(_) => error,
+                None => error.remedy("fix it and import again, which is harmless; or give --keep-going"),
             }
         })?;
         ui::line(format!("{} written, {failed} refused", resources(written)))?;
@@ -146,10 +146,10 @@ impl Import {
                     document
                 }
                 Err(ReadError::Diagnostics(diagnostics)) => {
-                    run.refused(CliError::usage(diagnostics.to_string()))?;
+                    run.refused(CliError::because(Exit::Usage, diagnostics))?;
                     continue;
                 }
-                Err(error) => return Err(CliError::usage(error.to_string())),
+                Err(error) => return Err(CliError::because(Exit::Usage, error)),
             };
             document.place_in(&partition, &namespace, catalog);
             let item = PlacedResource { place: document.place.to_string(), resource: new(document.resource) };

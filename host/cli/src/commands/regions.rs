@@ -65,17 +65,17 @@ fn table(status: &RegionStatusResponse) -> Table {
     let headings = ["peer", "state", "types", "lag", "applied", "conflicts", "deferred", "last error"];
     let mut table = Table::new(headings);
     for peer in &status.peers {
-        let types = peer.types.iter().filter(|one| one.state() != PeerState::UnknownThere);
-        let held = || peer.types.iter().flat_map(|one| &one.held_back);
+        let types = peer.types.iter().filter(|decl| decl.state() != PeerState::UnknownThere);
+        let held = || peer.types.iter().flat_map(|decl| &decl.held_back);
         let conflicts = held().filter(|held| held.reason() == HeldBackReason::Conflict).count();
         let others = held().count() - conflicts;
-        let lag = peer.types.iter().map(|one| std_duration(one.lag.as_ref())).max().unwrap_or_default();
+        let lag = peer.types.iter().map(|decl| std_duration(decl.lag.as_ref())).max().unwrap_or_default();
         table.row(vec![
             peer.name.as_str().into(),
             state(peer.state()),
             types.count().to_string().into(),
             lag_text(lag).into(),
-            peer.types.iter().map(|one| one.applied).sum::<u64>().to_string().into(),
+            peer.types.iter().map(|decl| decl.applied).sum::<u64>().to_string().into(),
             bad_number(conflicts),
             bad_number(others),
             peer.last_error.as_str().into(),
@@ -91,32 +91,32 @@ fn describe_one(peer: &PeerRegion, ui: &Ui) -> String {
     }
     out.push('\n');
     let mut types = Table::new(["type", "state", "lag", "applied", "snapshots", "deferred", "last error"]);
-    for one in &peer.types {
-        types.row(type_row(one));
+    for decl in &peer.types {
+        types.row(type_row(decl));
     }
     out.push_str(&types.render(ui));
-    let held: Vec<_> = peer.types.iter().flat_map(|one| &one.held_back).collect();
+    let held: Vec<_> = peer.types.iter().flat_map(|decl| &decl.held_back).collect();
     if !held.is_empty() {
         out.push('\n');
         let mut table = Table::new(["not here", "why", "detail"]);
-        for one in held {
-            let what = one.id.as_ref().map(describe).unwrap_or_default();
-            table.row(vec![what.into(), reason(one.reason()).into(), one.detail.as_str().into()]);
+        for deferred in held {
+            let what = deferred.id.as_ref().map(describe).unwrap_or_default();
+            table.row(vec![what.into(), reason(deferred.reason()).into(), deferred.detail.as_str().into()]);
         }
         out.push_str(&table.render(ui));
     }
     out
 }
 
-fn type_row(one: &PeerType) -> Vec<Cell> {
+fn type_row(peer_type: &PeerType) -> Vec<Cell> {
     vec![
-        one.r#type.as_ref().map(gvk).unwrap_or_default().into(),
-        state(one.state()),
-        lag_text(std_duration(one.lag.as_ref())).into(),
-        one.applied.to_string().into(),
-        one.snapshots.to_string().into(),
-        bad_number(one.held_back.len()),
-        one.last_error.as_str().into(),
+        peer_type.r#type.as_ref().map(gvk).unwrap_or_default().into(),
+        state(peer_type.state()),
+        lag_text(std_duration(peer_type.lag.as_ref())).into(),
+        peer_type.applied.to_string().into(),
+        peer_type.snapshots.to_string().into(),
+        bad_number(peer_type.held_back.len()),
+        peer_type.last_error.as_str().into(),
     ]
 }
 

@@ -49,8 +49,8 @@ impl Top {
 }
 
 fn render(before: &(Instant, ServerStatusResponse), now: &(Instant, ServerStatusResponse), ui: &Ui) -> String {
-    let ((then, before), (at, now)) = (before, now);
-    let seconds = at.duration_since(*then).as_secs_f64().max(0.001);
+    let ((then, before), (end, now)) = (before, now);
+    let seconds = end.duration_since(*then).as_secs_f64().max(0.001);
     // A restarted server counts from zero.
     let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
     let (process, was) = (now.process.unwrap_or_default(), before.process.unwrap_or_default());
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn rates_are_differences_and_a_restart_is_no_trouble() {
         let then = Instant::now();
-        let at = then + Duration::from_secs(2);
+        let later = then + Duration::from_secs(2);
         let ui = Ui { color: false, color_err: false, width: None };
-        let page = render(&(then, look(100, 50, 10, 1000)), &(at, look(300, 150, 20, 1500)), &ui);
+        let page = render(&(then, look(100, 50, 10, 1000)), &(later, look(300, 150, 20, 1500)), &ui);
         for expected in [
             "25 % cpu",
             "50.0 changes/s, version 150",
@@ -163,7 +163,7 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected}:\n{page}");
         }
-        let page = render(&(then, look(300, 150, 20, 1500)), &(at, look(10, 4, 1, 100)), &ui);
+        let page = render(&(then, look(300, 150, 20, 1500)), &(later, look(10, 4, 1, 100)), &ui);
         assert!(page.contains("x/Write   5.0          10"), "{page}");
     }
 }

@@ -122,8 +122,8 @@ fn by(link: &TreeLink) -> String {
     }
 }
 
-fn on_delete(of: OnDelete) -> &'static str {
-    match of {
+fn on_delete(policy: OnDelete) -> &'static str {
+    match policy {
         OnDelete::Unspecified => "unspecified",
         OnDelete::Block => "block",
         OnDelete::Unset => "unset",

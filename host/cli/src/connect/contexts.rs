@@ -61,10 +61,8 @@ impl Contexts {
         let Some(path) = Self::path(env) else { return Ok(Self::default()) };
         match std::fs::read_to_string(&path) {
             Ok(text) => {
-                let wrong = |e: toml::de::Error| {
-                    CliError::usage(format!("contexts file {}: {}", path.display(), e.to_string().trim_end()))
-                };
-                toml::from_str(&text).map_err(wrong)
+                let wrong = || CliError::usage(format!("contexts file {}", path.display()));
+                toml::from_str(&text).map_err(|e| wrong().caused_by(e))
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(e) => Err(CliError::file("cannot read the contexts file", &path, e)),

@@ -21,16 +21,17 @@ pub(crate) enum AnswerFormat {
 /// # Errors
 /// The message is unknown to this release: a fault of Mortise itself.
 pub(crate) fn message(name: &str, message: &impl prost::Message) -> Result<String, CliError> {
-    let broken = |what: String| CliError::failed(format!("{name} as JSON: {what}")).remedy("-o table shows it");
-    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken(e.to_string()))?;
-    let descriptor = pool.get_message_by_name(name).ok_or_else(|| broken("the message is unknown".to_owned()))?;
+    let broken = || CliError::failed(format!("{name} as JSON")).remedy("-o table shows it");
+    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken().caused_by(e))?;
+    let unknown = || broken().caused_by(std::io::Error::other("the message is unknown"));
+    let descriptor = pool.get_message_by_name(name).ok_or_else(unknown)?;
     let bytes = message.encode_to_vec();
-    let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(|e| broken(e.to_string()))?;
+    let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(|e| broken().caused_by(e))?;
     let mut out = Vec::new();
     let options = SerializeOptions::new();
-    dynamic.serialize_with_options(&mut Serializer::pretty(&mut out), &options).map_err(|e| broken(e.to_string()))?;
+    dynamic.serialize_with_options(&mut Serializer::pretty(&mut out), &options).map_err(|e| broken().caused_by(e))?;
     out.push(b'\n');
-    String::from_utf8(out).map_err(|e| broken(e.to_string()))
+    String::from_utf8(out).map_err(|e| broken().caused_by(e))
 }
 
 #[cfg(test)]

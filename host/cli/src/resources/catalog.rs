@@ -161,17 +161,18 @@ fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError>
         types.iter().filter(|info| info.r#type.as_ref().is_some_and(|t| test(info, t))).collect()
     };
     let found = tests.into_iter().map(matching).find(|found| !found.is_empty()).unwrap_or_default();
-    let of = |info: &TypeInfo| info.r#type.clone().unwrap_or_default();
-    let kind = |info: &TypeInfo| (of(info).group, of(info).kind);
+    let type_of = |info: &TypeInfo| info.r#type.clone().unwrap_or_default();
+    let kind = |info: &TypeInfo| (type_of(info).group, type_of(info).kind);
     if let Some(first) = found.first()
         && found.iter().any(|info| kind(info) != kind(first))
     {
-        let names: Vec<_> = found.iter().map(|info| gvk(&of(info))).collect();
+        let names: Vec<_> = found.iter().map(|info| gvk(&type_of(info))).collect();
         return Err(
             CliError::usage(format!("{text:?} may mean {}", names.join(" or "))).remedy("give the full name of a type")
         );
     }
-    let age = |info: &&&TypeInfo| (!info.orphaned, version_order(&of(info).group_version), of(info).group_version);
+    let age =
+        |info: &&&TypeInfo| (!info.orphaned, version_order(&type_of(info).group_version), type_of(info).group_version);
     found.iter().max_by_key(age).copied().ok_or_else(|| {
         CliError::usage(format!("the server has no type {text:?}")).remedy("`mortise types` lists its types")
     })

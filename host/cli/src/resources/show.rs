@@ -123,9 +123,9 @@ impl<'c> Rows<'c> {
 
 /// Returns the value at a path such as `data.group_members["drums"]`, as text; empty for a missing value.
 fn field(json: &serde_json::Value, path: &str) -> String {
-    let mut at = json;
+    let mut value = json;
     for step in FieldPath::parse(path).0 {
-        let next = match (step, at) {
+        let next = match (step, value) {
             (PathStep::Index(index), serde_json::Value::Array(items)) => items.get(index as usize),
             (PathStep::Field(name), serde_json::Value::Array(items)) => {
                 name.parse::<usize>().ok().and_then(|n| items.get(n))
@@ -136,11 +136,11 @@ fn field(json: &serde_json::Value, path: &str) -> String {
             _ => None,
         };
         match next {
-            Some(next) => at = next,
+            Some(next) => value = next,
             None => return String::new(),
         }
     }
-    flat(at)
+    flat(value)
 }
 
 /// Renders a value on one line.
@@ -203,9 +203,9 @@ fn age(uid: &str) -> String {
     made_at(uid).map(|ms| ago(UNIX_EPOCH + Duration::from_millis(ms))).unwrap_or_default()
 }
 
-/// Time since `at`, in the two largest units.
-pub(crate) fn ago(at: SystemTime) -> String {
-    let seconds = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
+/// Time since `time`, in the two largest units.
+pub(crate) fn ago(time: SystemTime) -> String {
+    let seconds = SystemTime::now().duration_since(time).unwrap_or_default().as_secs();
     span(seconds)
 }
 

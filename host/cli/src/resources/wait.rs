@@ -74,8 +74,8 @@ impl Condition {
 
     /// Describes the state that controllers report instead.
     fn instead(&self, resource: &pb::Resource) -> String {
-        let said = resource.status.values().flat_map(|status| &status.conditions).find(|c| c.r#type == self.kind);
-        match said {
+        let found = resource.status.values().flat_map(|status| &status.conditions).find(|c| c.r#type == self.kind);
+        match found {
             None => format!("no controller has reported {}", self.kind),
             Some(condition) => {
                 let (_, state) = crate::resources::show::state(condition);
@@ -99,8 +99,8 @@ pub(crate) async fn until(session: &Session, all: &[pb::Resource], condition: &C
         let tenancy = id.tenancy.clone().unwrap_or_default();
         let place = (id.r#type.as_ref().map(Gvk::from), tenancy.partition, tenancy.namespace);
         if let (Some(ty), partition, namespace) = place {
-            let said = format!("{}: {}", placed_title(&id), condition.instead(resource));
-            places.entry((ty, partition, namespace)).or_default().insert(Key::of(&id), said);
+            let text = format!("{}: {}", placed_title(&id), condition.instead(resource));
+            places.entry((ty, partition, namespace)).or_default().insert(Key::of(&id), text);
         }
     }
     let deadline = Instant::now() + session.timeout();
@@ -114,14 +114,14 @@ pub(crate) async fn until(session: &Session, all: &[pb::Resource], condition: &C
 }
 
 fn in_vain(what: String, pending: HashMap<Key, String>) -> CliError {
-    let mut said: Vec<_> = pending.into_values().collect();
-    said.sort();
-    let more = said.len().saturating_sub(MAX_NAMED);
-    said.truncate(MAX_NAMED);
+    let mut reasons: Vec<_> = pending.into_values().collect();
+    reasons.sort();
+    let more = reasons.len().saturating_sub(MAX_NAMED);
+    reasons.truncate(MAX_NAMED);
     if more > 0 {
-        said.push(format!("and {more} more"));
+        reasons.push(format!("and {more} more"));
     }
-    let error = CliError { details: said, ..CliError::new(Exit::TimedOut, format!("timed out waiting for {what}")) };
+    let error = CliError { details: reasons, ..CliError::new(Exit::TimedOut, format!("timed out waiting for {what}")) };
     error.remedy("--timeout DURATION waits longer")
 }
 
@@ -154,14 +154,14 @@ async fn watch(
             };
             let id = id_of(&resource);
             let key = Key::of(&id);
-            let Some(said) = pending.get_mut(&key) else { continue };
+            let Some(reason) = pending.get_mut(&key) else { continue };
             if gone {
                 return Err(CliError::failed(format!("{} was deleted during the wait", placed_title(&id))));
             }
             if condition.holds(&resource) {
                 pending.remove(&key);
             } else {
-                *said = format!("{}: {}", placed_title(&id), condition.instead(&resource));
+                *reason = format!("{}: {}", placed_title(&id), condition.instead(&resource));
             }
         }
     }
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn only_what_is_said_of_the_current_generation_counts() {
         let condition = condition("condition=Ready").unwrap();
-        let said = pb::Condition { r#type: "Ready".into(), state: State::True.into(), ..pb::Condition::default() };
+        let ready = pb::Condition { r#type: "Ready".into(), state: State::True.into(), ..pb::Condition::default() };
         let status = |generation: &str| pb::Status {
             observed_generation: generation.into(),
-            conditions: vec![said.clone()],
+            conditions: vec![ready.clone()],
             updated_at: None,
         };
         let mut resource = pb::Resource { generation: "b".into(), ..pb::Resource::default() };

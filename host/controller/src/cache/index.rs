@@ -66,12 +66,15 @@ impl IndexKey {
     /// The prefix of the keys, in an index of owners or references, of resources that point at any resource of a type
     /// within a tenancy. An empty unit or `*` ends the key there.
     #[must_use]
-    pub fn targets_in(of: &pb::Type, tenancy: &pb::Tenancy) -> Self {
-        Self::of_type(Some(of)).within(tenancy)
+    pub fn targets_in(resource_type: &pb::Type, tenancy: &pb::Tenancy) -> Self {
+        Self::of_type(Some(resource_type)).within(tenancy)
     }
 
-    fn of_type(of: Option<&pb::Type>) -> Self {
-        of.map_or_else(|| Self::text("").and(""), |of| Self::text(&of.group).and(&of.kind))
+    fn of_type(resource_type: Option<&pb::Type>) -> Self {
+        resource_type.map_or_else(
+            || Self::text("").and(""),
+            |resource_type| Self::text(&resource_type.group).and(&resource_type.kind),
+        )
     }
 
     fn within(self, tenancy: &pb::Tenancy) -> Self {

@@ -86,12 +86,12 @@ impl Cache {
     /// Makes an empty cache for these types with their indexes. If a type occurs more than once, its indexes add up.
     pub(crate) fn new<'a>(types: impl IntoIterator<Item = (&'a pb::Type, &'a [Index])>) -> Self {
         let mut kinds: Vec<CachedType> = Vec::new();
-        for (of, indexes) in types {
-            if let Some(kind) = kinds.iter_mut().find(|kind| kind.group_kind.matches(of)) {
+        for (resource_type, indexes) in types {
+            if let Some(kind) = kinds.iter_mut().find(|kind| kind.group_kind.matches(resource_type)) {
                 kind.indexes.extend_from_slice(indexes);
             } else {
                 kinds.push(CachedType {
-                    group_kind: GroupKind::from(of),
+                    group_kind: GroupKind::from(resource_type),
                     indexes: indexes.to_vec(),
                     held: RwLock::default(),
                 });
@@ -108,8 +108,8 @@ impl Cache {
     /// # Errors
     /// The type is missing or not cached.
     pub fn get(&self, id: &pb::Id) -> Result<Option<Arc<EncodedResource>>, CacheError> {
-        let of = id.r#type.as_ref().ok_or(CacheError::NoType)?;
-        Ok(self.kind(of)?.held.read().by_id.get(text_of(id).as_str()).map(|cached| cached.resource.clone()))
+        let resource_type = id.r#type.as_ref().ok_or(CacheError::NoType)?;
+        Ok(self.kind(resource_type)?.held.read().by_id.get(text_of(id).as_str()).map(|cached| cached.resource.clone()))
     }
 
     /// The first resource whose key in an index begins with `key`.
@@ -118,11 +118,11 @@ impl Cache {
     /// The type is not cached, or has no such index.
     pub fn get_by(
         &self,
-        of: &pb::Type,
+        resource_type: &pb::Type,
         index: &str,
         key: &IndexKey,
     ) -> Result<Option<Arc<EncodedResource>>, CacheError> {
-        let mut found = self.find(of, index, key, 1)?;
+        let mut found = self.find(resource_type, index, key, 1)?;
         Ok(found.pop())
     }
 
@@ -131,38 +131,43 @@ impl Cache {
     ///
     /// # Errors
     /// The type is not cached, or has no such index.
-    pub fn list(&self, of: &pb::Type, index: &str, key: &IndexKey) -> Result<Vec<Arc<EncodedResource>>, CacheError> {
-        self.find(of, index, key, usize::MAX)
+    pub fn list(
+        &self,
+        resource_type: &pb::Type,
+        index: &str,
+        key: &IndexKey,
+    ) -> Result<Vec<Arc<EncodedResource>>, CacheError> {
+        self.find(resource_type, index, key, usize::MAX)
     }
 
     /// The number of cached resources of a type.
     ///
     /// # Errors
     /// The type is not cached.
-    pub fn count(&self, of: &pb::Type) -> Result<usize, CacheError> {
-        Ok(self.kind(of)?.held.read().by_id.len())
+    pub fn count(&self, resource_type: &pb::Type) -> Result<usize, CacheError> {
+        Ok(self.kind(resource_type)?.held.read().by_id.len())
     }
 
     /// Whether a resource of a type is cached under this key.
-    pub(crate) fn has(&self, of: &pb::Type, key: &Key) -> bool {
-        self.kind(of).is_ok_and(|kind| kind.held.read().by_id.contains_key(key))
+    pub(crate) fn has(&self, resource_type: &pb::Type, key: &Key) -> bool {
+        self.kind(resource_type).is_ok_and(|kind| kind.held.read().by_id.contains_key(key))
     }
 
     /// The resource that is cached under a key.
-    pub(crate) fn at(&self, of: &pb::Type, key: &Key) -> Option<Arc<EncodedResource>> {
-        self.kind(of).ok()?.held.read().by_id.get(key).map(|cached| cached.resource.clone())
+    pub(crate) fn at(&self, resource_type: &pb::Type, key: &Key) -> Option<Arc<EncodedResource>> {
+        self.kind(resource_type).ok()?.held.read().by_id.get(key).map(|cached| cached.resource.clone())
     }
 
     /// All resources of a type, as of one moment.
-    pub(crate) fn all(&self, of: &pb::Type) -> Vec<(Key, Arc<EncodedResource>)> {
-        let Ok(kind) = self.kind(of) else { return Vec::new() };
+    pub(crate) fn all(&self, resource_type: &pb::Type) -> Vec<(Key, Arc<EncodedResource>)> {
+        let Ok(kind) = self.kind(resource_type) else { return Vec::new() };
         kind.held.read().by_id.iter().map(|(key, cached)| (key.clone(), cached.resource.clone())).collect()
     }
 
     /// Caches a resource. Each type has one caller at a time.
-    pub(crate) fn upsert(&self, of: &pb::Type, resource: &Arc<EncodedResource>) -> CacheChange {
+    pub(crate) fn upsert(&self, resource_type: &pb::Type, resource: &Arc<EncodedResource>) -> CacheChange {
         let text = text_of(resource.id());
-        let Ok(kind) = self.kind(of) else {
+        let Ok(kind) = self.kind(resource_type) else {
             return CacheChange { key: Key::from_text(text), old: None, faults: Vec::new() };
         };
         // Indexes are user code; no lock is held while they run.
@@ -191,10 +196,10 @@ impl Cache {
     }
 
     /// Removes a resource. Each type has one caller at a time.
-    pub(crate) fn remove(&self, of: &pb::Type, id: IdRef<'_>) -> CacheChange {
+    pub(crate) fn remove(&self, resource_type: &pb::Type, id: IdRef<'_>) -> CacheChange {
         let key = Key::of(id);
         let mut old = None;
-        if let Ok(kind) = self.kind(of) {
+        if let Ok(kind) = self.kind(resource_type) {
             let mut held = kind.held.write();
             held.unindex(&key);
             old = held.by_id.remove(&key).map(|cached| cached.resource);
@@ -204,12 +209,12 @@ impl Cache {
 
     fn find(
         &self,
-        of: &pb::Type,
+        key_type: &pb::Type,
         index: &str,
         key: &IndexKey,
         most: usize,
     ) -> Result<Vec<Arc<EncodedResource>>, CacheError> {
-        let kind = self.kind(of)?;
+        let kind = self.kind(key_type)?;
         let held = kind.held.read();
         let Some(number) = kind.number(index)? else {
             // Keys of resources are text; bytes that are not text match no key.
@@ -224,8 +229,8 @@ impl Cache {
         Ok(within.take(most).filter_map(|(_, key)| held.by_id.get(key)).map(|c| c.resource.clone()).collect())
     }
 
-    fn kind(&self, of: &pb::Type) -> Result<&CachedType, CacheError> {
-        self.kinds.iter().find(|kind| kind.group_kind.matches(of)).ok_or(CacheError::NotIndexed)
+    fn kind(&self, resource_type: &pb::Type) -> Result<&CachedType, CacheError> {
+        self.kinds.iter().find(|kind| kind.group_kind.matches(resource_type)).ok_or(CacheError::NotIndexed)
     }
 }
 

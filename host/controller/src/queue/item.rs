@@ -76,9 +76,9 @@ impl Content for MappingItem {
 fn drop_between(former: &mut Vec<Arc<EncodedResource>>) {
     let mut bytes: usize = former.iter().map(|version| version.bytes().len()).sum();
     let (mut count, last) = (former.len(), former.len().saturating_sub(1));
-    let mut at = 0..;
+    let mut indexes = 0..;
     former.retain(|version| {
-        let is_between = at.next().is_some_and(|at| at > 0 && at < last);
+        let is_between = indexes.next().is_some_and(|index| index > 0 && index < last);
         let drops = is_between && (count > MAX_FORMER_VERSIONS || bytes > MAX_FORMER_BYTES);
         if drops {
             count -= 1;

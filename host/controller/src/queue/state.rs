@@ -467,8 +467,8 @@ impl<C: Content> Queue<C> {
         }
     }
 
-    fn nanos(&self, at: Instant) -> u64 {
-        nanos_of(at.saturating_duration_since(self.zero))
+    fn nanos(&self, instant: Instant) -> u64 {
+        nanos_of(instant.saturating_duration_since(self.zero))
     }
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// The mapping of a watched type, with the queue that the previous run left.
-    pub(crate) fn new(controller: &Controller, of: &pb::Type, mapper: Arc<Mapper>) -> Self {
-        let place: Arc<str> = format!("map {}", types::gvk(of)).into();
+    pub(crate) fn new(controller: &Controller, resource_type: &pb::Type, mapper: Arc<Mapper>) -> Self {
+        let place: Arc<str> = format!("map {}", types::gvk(resource_type)).into();
         let mut mappings = controller.mappings.lock();
         let queue = mappings.entry(place.clone()).or_insert_with(|| Arc::new(SharedQueue::new())).clone();
         Self { place, mapper, queue }
@@ -104,7 +104,7 @@ async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb:
 /// Adds one result to the reconciler's queue, if it is of the managed type.
 fn enqueue(run: &Run, mapping: &Mapping, id: &pb::Id, item: &MappingItem) {
     let managed = GroupKind::from(&run.definition.managed);
-    if id.r#type.as_ref().is_some_and(|of| managed.matches(of)) && !id.name.is_empty() {
+    if id.r#type.as_ref().is_some_and(|resource_type| managed.matches(resource_type)) && !id.name.is_empty() {
         run.controller.queue.add(&Key::of(id), ReconcileItem::new(&id.uid, item.cause.clone()));
         return;
     }

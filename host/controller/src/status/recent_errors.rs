@@ -35,7 +35,7 @@ impl RecentErrors {
     /// Records an occurrence, as the newest entry.
     pub(crate) fn record(&mut self, place: &Arc<str>, key: &Key, message: String) {
         let now = SystemTime::now();
-        let mut error = match self.find(place, key).and_then(|at| self.0.remove(at)) {
+        let mut error = match self.find(place, key).and_then(|index| self.0.remove(index)) {
             Some(error) => error,
             None => RecentError {
                 place: place.clone(),
@@ -59,7 +59,7 @@ impl RecentErrors {
 
     /// Marks an entry as resolved.
     pub(crate) fn resolve(&mut self, place: &Arc<str>, key: &Key) {
-        if let Some(error) = self.find(place, key).and_then(|at| self.0.get_mut(at)) {
+        if let Some(error) = self.find(place, key).and_then(|index| self.0.get_mut(index)) {
             error.resolved = true;
         }
     }
@@ -78,8 +78,8 @@ impl RecentErrors {
 
     /// Removes an entry.
     pub(crate) fn forget(&mut self, place: &Arc<str>, key: &Key) {
-        if let Some(at) = self.find(place, key) {
-            self.0.remove(at);
+        if let Some(index) = self.find(place, key) {
+            self.0.remove(index);
         }
     }
 

@@ -125,13 +125,14 @@ impl StatusRecorder {
     }
 
     /// Records that a resource is in every index of its type except those of the `failed` places, or that it is gone.
-    pub(crate) fn index_recovered(&self, of: &pb::Type, key: &Key, failed: &[Arc<str>]) {
+    pub(crate) fn index_recovered(&self, resource_type: &pb::Type, key: &Key, failed: &[Arc<str>]) {
         if !self.any_index_failed.load(Ordering::Relaxed) {
             return;
         }
-        let of = format!(" of {}", types::gvk(of));
-        let is_over =
-            |place: &Arc<str>| place.starts_with(INDEX_PLACE_PREFIX) && place.ends_with(&of) && !failed.contains(place);
+        let suffix = format!(" of {}", types::gvk(resource_type));
+        let is_over = |place: &Arc<str>| {
+            place.starts_with(INDEX_PLACE_PREFIX) && place.ends_with(&suffix) && !failed.contains(place)
+        };
         let mut failures = self.failures.lock();
         failures.resolve_where(key, is_over);
         self.any_index_failed

@@ -17,9 +17,9 @@ fn at(mut resource: pb::Resource, partition: &str, namespace: &str) -> pb::Resou
 }
 
 fn put(cache: &Cache, resource: pb::Resource) -> Arc<EncodedResource> {
-    let of = resource.id.as_ref().unwrap().r#type.clone().unwrap();
+    let resource_type = resource.id.as_ref().unwrap().r#type.clone().unwrap();
     let resource = Arc::new(EncodedResource::encode(&resource).unwrap());
-    assert!(cache.upsert(&of, &resource).faults.is_empty());
+    assert!(cache.upsert(&resource_type, &resource).faults.is_empty());
     resource
 }
 
@@ -159,13 +159,16 @@ async fn an_indexs_error_is_resolved_when_it_succeeds_or_the_resource_goes() {
         left.sort_unstable();
         left
     };
-    let [one, two] = ["one", "two"].map(|index| format!("index \"{index}\" of demo.v2.Artist"));
+    let [first, two] = ["one", "two"].map(|index| format!("index \"{index}\" of demo.v2.Artist"));
     put("a", &["one", "two"]);
     put("b", &["one"]);
     put("c", &["two"]);
-    assert_eq!(unresolved().await, [format!("a {one}"), format!("a {two}"), format!("b {one}"), format!("c {two}")]);
+    assert_eq!(
+        unresolved().await,
+        [format!("a {first}"), format!("a {two}"), format!("b {first}"), format!("c {two}")]
+    );
     put("a", &["two"]);
-    assert_eq!(unresolved().await, [format!("a {two}"), format!("b {one}"), format!("c {two}")]);
+    assert_eq!(unresolved().await, [format!("a {two}"), format!("b {first}"), format!("c {two}")]);
     harness.store.delete(&artist(), "b");
     assert_eq!(unresolved().await, [format!("a {two}"), format!("c {two}")]);
     harness.pass(3_000).await;
@@ -175,6 +178,6 @@ async fn an_indexs_error_is_resolved_when_it_succeeds_or_the_resource_goes() {
     put("a", &[]);
     assert_eq!(unresolved().await, [""; 0]);
     put("a", &["one"]);
-    assert_eq!(unresolved().await, [format!("a {one}")]);
+    assert_eq!(unresolved().await, [format!("a {first}")]);
     assert_eq!(harness.status().failures.len(), 4);
 }

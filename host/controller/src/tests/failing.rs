@@ -10,7 +10,7 @@ use crate::{Backoff, Outcome, ReconcileError};
 
 fn times(probe: &Probe) -> Vec<u64> {
     let times: Vec<u64> =
-        probe.times().into_iter().filter(|(_, what)| !what.starts_with('[')).map(|(at, _)| at).collect();
+        probe.times().into_iter().filter(|(_, what)| !what.starts_with('[')).map(|(time, _)| time).collect();
     times.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 

@@ -55,7 +55,7 @@ impl Probe {
 
     /// The same events, with the milliseconds since the probe was made.
     pub(super) fn times(&self) -> Vec<(u64, String)> {
-        self.log.lock().drain(..).map(|(at, what)| (u64::try_from(at.as_millis()).unwrap(), what)).collect()
+        self.log.lock().drain(..).map(|(time, what)| (u64::try_from(time.as_millis()).unwrap(), what)).collect()
     }
 
     /// Most reconciles that ran at once.

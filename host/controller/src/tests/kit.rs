@@ -20,18 +20,18 @@ pub(super) fn album() -> pb::Type {
     Gvk::new("demo", "v2", "Album").to_pb()
 }
 
-pub(super) fn id(of: &pb::Type, name: &str) -> pb::Id {
+pub(super) fn id(resource_type: &pb::Type, name: &str) -> pb::Id {
     pb::Id {
         uid: format!("uid-{name}"),
         name: name.into(),
-        r#type: Some(of.clone()),
+        r#type: Some(resource_type.clone()),
         tenancy: Some(pb::Tenancy { partition: "default".into(), namespace: "default".into() }),
     }
 }
 
-pub(super) fn resource(of: &pb::Type, name: &str, version: u64) -> pb::Resource {
+pub(super) fn resource(resource_type: &pb::Type, name: &str, version: u64) -> pb::Resource {
     pb::Resource {
-        id: Some(id(of, name)),
+        id: Some(id(resource_type, name)),
         version: version.to_string(),
         generation: format!("g{version}"),
         ..pb::Resource::default()
@@ -39,8 +39,8 @@ pub(super) fn resource(of: &pb::Type, name: &str, version: u64) -> pb::Resource 
 }
 
 /// A resource with `to` in its metadata, the name of the resource that it refers to; see [`refers`].
-pub(super) fn pointing(of: &pb::Type, name: &str, version: u64, to: &str) -> pb::Resource {
-    let mut resource = resource(of, name, version);
+pub(super) fn pointing(resource_type: &pb::Type, name: &str, version: u64, to: &str) -> pb::Resource {
+    let mut resource = resource(resource_type, name, version);
     resource.metadata.insert("to".into(), to.into());
     resource
 }
@@ -77,12 +77,12 @@ struct State {
 
 impl Store {
     /// Stores a new version, and returns it.
-    pub(super) fn put(&self, of: &pb::Type, name: &str) -> u64 {
-        self.put_as(|version| resource(of, name, version))
+    pub(super) fn put(&self, resource_type: &pb::Type, name: &str) -> u64 {
+        self.put_as(|version| resource(resource_type, name, version))
     }
 
-    pub(super) fn point(&self, of: &pb::Type, name: &str, to: &str) -> u64 {
-        self.put_as(|version| pointing(of, name, version, to))
+    pub(super) fn point(&self, resource_type: &pb::Type, name: &str, to: &str) -> u64 {
+        self.put_as(|version| pointing(resource_type, name, version, to))
     }
 
     pub(super) fn put_as(&self, make: impl FnOnce(u64) -> pb::Resource) -> u64 {
@@ -97,10 +97,10 @@ impl Store {
         state.version
     }
 
-    pub(super) fn delete(&self, of: &pb::Type, name: &str) {
+    pub(super) fn delete(&self, resource_type: &pb::Type, name: &str) {
         let mut state = self.0.lock();
-        let gone = state.stored.remove(&(of.kind.clone(), name.to_owned())).unwrap();
-        state.tell(&of.kind, &Event::Delete(gone));
+        let gone = state.stored.remove(&(resource_type.kind.clone(), name.to_owned())).unwrap();
+        state.tell(&resource_type.kind, &Event::Delete(gone));
     }
 
     /// Breaks every open watch.
@@ -111,14 +111,14 @@ impl Store {
     }
 
     /// Holds up the end of a type's snapshots until [`Store::release`].
-    pub(super) fn hold(&self, of: &pb::Type) {
-        self.0.lock().stuck.insert(of.kind.clone(), true);
+    pub(super) fn hold(&self, resource_type: &pb::Type) {
+        self.0.lock().stuck.insert(resource_type.kind.clone(), true);
     }
 
-    pub(super) fn release(&self, of: &pb::Type) {
+    pub(super) fn release(&self, resource_type: &pb::Type) {
         let mut state = self.0.lock();
-        state.stuck.remove(&of.kind);
-        state.tell(&of.kind, &Event::EndOfSnapshot);
+        state.stuck.remove(&resource_type.kind);
+        state.tell(&resource_type.kind, &Event::EndOfSnapshot);
     }
 
     /// Lets opening watches fail with this reason.
@@ -134,13 +134,13 @@ impl Store {
 
 impl State {
     fn tell(&mut self, kind: &str, event: &Event) {
-        self.watches.retain(|(of, watch)| of != kind || watch.send(Ok(event.clone())).is_ok());
+        self.watches.retain(|(watche, watch)| watche != kind || watch.send(Ok(event.clone())).is_ok());
     }
 }
 
 #[async_trait]
 impl Source for Store {
-    async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
+    async fn watch(&self, resource_type: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
         let mut state = self.0.lock();
         state.opened += 1;
         if let Some(why) = &state.refusal {
@@ -148,14 +148,14 @@ impl Source for Store {
         }
         let (sender, events) = mpsc::unbounded_channel();
         for ((kind, _), resource) in &state.stored {
-            if *kind == of.kind {
+            if *kind == resource_type.kind {
                 let _ = sender.send(Ok(Event::Upsert(resource.clone())));
             }
         }
-        if !state.stuck.contains_key(&of.kind) {
+        if !state.stuck.contains_key(&resource_type.kind) {
             let _ = sender.send(Ok(Event::EndOfSnapshot));
         }
-        state.watches.push((of.kind.clone(), sender));
+        state.watches.push((resource_type.kind.clone(), sender));
         Ok(Box::new(Events(events)))
     }
 }

@@ -91,7 +91,7 @@ async fn a_reference_that_moved_while_nobody_watched_wakes_both() {
 async fn through_an_index_of_the_managed_type() {
     let keys: Keys = Arc::new(|album| Ok(album.id.iter().map(|id| IndexKey::text(&id.name)).collect()));
     let genre: Keys = Arc::new(|r| Ok(r.metadata.get("genre").map(|g| IndexKey::text(g)).into_iter().collect()));
-    let of = |d: Definition| {
+    let fault = |d: Definition| {
         let found = Mapper::Index { of: artist(), index: "genre".into(), keys };
         d.index(Index::new("genre", By::Keys(genre))).watch(album(), found, Vec::new())
     };
@@ -103,7 +103,7 @@ async fn through_an_index_of_the_managed_type() {
             artist
         });
     }
-    harness.register(of);
+    harness.register(fault);
     harness.settle().await;
     harness.probe.names();
     harness.store.put(&album(), "rock");

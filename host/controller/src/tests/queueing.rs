@@ -305,7 +305,7 @@ async fn requeue_after_runs_then_and_a_deferral_shows_its_reason() {
     assert_eq!(status.deferred[0].message, "waiting for the label");
     harness.pass(200).await;
     assert!(harness.status().deferred.is_empty());
-    let times: Vec<u64> = harness.probe.times().into_iter().skip(2).map(|(at, _)| at).collect();
+    let times: Vec<u64> = harness.probe.times().into_iter().skip(2).map(|(time, _)| time).collect();
     assert_eq!(times, [0, 100, 300]);
 }
 

@@ -55,7 +55,7 @@ async fn a_broken_watch_starts_the_run_again_with_waits_that_double() {
     harness.register(|d| d);
     harness.pass(200_000).await;
     let times = harness.probe.times();
-    let starts: Vec<u64> = times.iter().filter(|(_, what)| what == "[initialize]").map(|(at, _)| *at).collect();
+    let starts: Vec<u64> = times.iter().filter(|(_, what)| what == "[initialize]").map(|(time, _)| *time).collect();
     let waits: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (wait, least) in waits.iter().zip([500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000]) {
         assert!((least..=least * 5 / 4 + 1).contains(wait), "{waits:?}");
@@ -121,8 +121,8 @@ async fn what_nothing_happens_to_is_reconciled_after_0_8_to_1_0_of_the_interval(
     harness.pass(8 * hour + 10).await;
     let times = harness.probe.times();
     assert_eq!(times.len(), 200);
-    let least = times.iter().map(|(at, _)| *at).min().unwrap();
-    let most = times.iter().map(|(at, _)| *at).max().unwrap();
+    let least = times.iter().map(|(time, _)| *time).min().unwrap();
+    let most = times.iter().map(|(time, _)| *time).max().unwrap();
     assert!((6.4..6.6).contains(&(least as f64 / hour as f64)), "{least}");
     assert!(most <= 8 * hour + 5 && most > 7 * hour + hour / 2, "{most}");
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Mapper, Outcome};
 
-/// A reconciler that writes a resource of type `of` under a name made of the requested one, and records the write.
+/// A reconciler that calls `write` with the requested name, and records the write.
 fn writer(write: impl Fn(&Store, &str) -> Option<(mortise_resource::pb::Id, u64)> + Send + Sync + 'static) -> Harness {
     let store = Store::default();
     let (with, write) = (store.clone(), Arc::new(write));

@@ -20,8 +20,8 @@ pub(crate) struct Header<'f> {
 /// Takes a line off the rest, without its newline.
 fn line<'f>(rest: &mut &'f [u8]) -> Result<&'f str, AgeError> {
     let ended = AgeError::Malformed("its header does not end");
-    let at = rest.iter().position(|byte| *byte == b'\n').ok_or(ended)?;
-    let (line, after) = rest.split_at_checked(at).ok_or(ended)?;
+    let end = rest.iter().position(|byte| *byte == b'\n').ok_or(ended)?;
+    let (line, after) = rest.split_at_checked(end).ok_or(ended)?;
     *rest = after.get(1..).unwrap_or_default();
     let text = std::str::from_utf8(line).ok().filter(|text| text.bytes().all(|b| (b' '..=b'~').contains(&b)));
     text.ok_or(AgeError::Malformed("its header is not text"))

@@ -230,13 +230,13 @@ mod tests {
             params.not_before = (now - Duration::from_secs(60)).into();
             params.not_after = (now + Duration::from_secs(3 * 86_400 + 60)).into();
         });
-        let at = |seconds: i64| Timestamp::from_second(seconds).unwrap();
-        assert_eq!(certificate.validity(at(certificate.not_before)), Validity::Valid);
-        assert_eq!(certificate.validity(at(certificate.not_before - 1)), Validity::NotYet);
-        assert_eq!(certificate.validity(at(certificate.not_after)), Validity::Valid);
-        assert_eq!(certificate.validity(at(certificate.not_after + 1)), Validity::Expired);
+        let time = |seconds: i64| Timestamp::from_second(seconds).unwrap();
+        assert_eq!(certificate.validity(time(certificate.not_before)), Validity::Valid);
+        assert_eq!(certificate.validity(time(certificate.not_before - 1)), Validity::NotYet);
+        assert_eq!(certificate.validity(time(certificate.not_after)), Validity::Valid);
+        assert_eq!(certificate.validity(time(certificate.not_after + 1)), Validity::Expired);
         assert_eq!(certificate.days_left(Timestamp::try_from(now).unwrap()), 3);
-        assert_eq!(certificate.days_left(at(certificate.not_after + 1)), -1);
+        assert_eq!(certificate.days_left(time(certificate.not_after + 1)), -1);
     }
 
     #[test]

@@ -125,21 +125,21 @@ mod tests {
         let path = dir.path().join("a.pem");
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
-        let of = |text: &[u8]| {
+        let read = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
             let certificates = read_certificates(&path).map(|found| found.len()).map_err(|e| e.to_string());
             (certificates, read_key(&path).map(drop).map_err(|e| e.to_string()))
         };
         let both = format!("# a comment\n{}{}{}", certificate.pem(), key.serialize_pem(), certificate.pem());
-        assert_eq!(of(both.as_bytes()), (Ok(2), Ok(())));
-        let (certificate, key) = of(b"");
+        assert_eq!(read(both.as_bytes()), (Ok(2), Ok(())));
+        let (certificate, key) = read(b"");
         assert!(certificate.unwrap_err().ends_with("holds no certificate (PEM: -----BEGIN CERTIFICATE-----)"));
         assert!(key.unwrap_err().ends_with("holds no private key (PEM: -----BEGIN PRIVATE KEY-----)"));
-        let (certificate, _) = of(b"-----BEGIN CERTIFICATE-----\n???\n-----END CERTIFICATE-----\n");
+        let (certificate, _) = read(b"-----BEGIN CERTIFICATE-----\n???\n-----END CERTIFICATE-----\n");
         assert!(certificate.unwrap_err().contains(" is not valid PEM: "));
-        let (_, key) = of(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
+        let (_, key) = read(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
         assert!(key.unwrap_err().contains("the key is encrypted; write it without a password by openssl pkey -in "));
-        let (certificate, _) = of(&vec![b'\n'; MAX_FILE_BYTES as usize + 1]);
+        let (certificate, _) = read(&vec![b'\n'; MAX_FILE_BYTES as usize + 1]);
         assert!(certificate.unwrap_err().contains("too many for certificates"));
         assert!(read_key(dir.path()).unwrap_err().to_string().ends_with("is not a regular file"));
         let missing = read_key(&dir.path().join("missing")).unwrap_err().to_string();

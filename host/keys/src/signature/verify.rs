@@ -133,14 +133,14 @@ mod tests {
             assert!(matches!(verify(b"test", signature, &[]), Err(SignatureError::UnknownKey { .. })));
             let first = signature.lines().next().unwrap().len() + 1;
             let mut tried = 0;
-            for at in first..signature.len() - 1 {
+            for index in first..signature.len() - 1 {
                 let mut bytes = signature.as_bytes().to_vec();
-                if bytes[at] == b'\n' {
+                if bytes[index] == b'\n' {
                     continue;
                 }
-                bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+                bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
                 let changed = String::from_utf8(bytes).unwrap();
-                assert!(verify(b"test", &changed, &keys(&[KEY])).is_err(), "{at}: {changed}");
+                assert!(verify(b"test", &changed, &keys(&[KEY])).is_err(), "{index}: {changed}");
                 tried += 1;
             }
             assert!(tried > 200, "{tried}");

@@ -80,8 +80,8 @@ pub(super) use section;
 /// The range of a setting, by its whole key; `None` for an unknown key or another kind of setting.
 pub(crate) fn range(sections: &[Section], key: &str) -> Option<Range> {
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
-    let section = sections.iter().find(|one| one.name == section)?;
-    section.settings.iter().find(|one| one.name == name)?.range
+    let section = sections.iter().find(|declared| declared.name == section)?;
+    section.settings.iter().find(|setting| setting.name == name)?.range
 }
 
 /// Refuses a number of a table that is outside its range. `within` is the table's key with a dot, or empty.

@@ -36,19 +36,19 @@ mod tests {
 
     #[test]
     fn a_word_that_is_no_level_is_refused_and_not_taken_for_a_target() {
-        let of = |level: &str| Log { level: level.into(), spans: true }.filter().map_err(|e| e.to_string());
+        let filter = |level: &str| Log { level: level.into(), spans: true }.filter().map_err(|e| e.to_string());
         for level in ["info", "WARN", "off", "5", "info,plugin=debug", "info, plugin=debug", "warn,[rpc]=info", ""] {
-            assert!(of(level).is_ok(), "{level}");
+            assert!(filter(level).is_ok(), "{level}");
         }
         for (level, word) in [("inf", "inf"), ("info,plugin", "plugin"), ("6", "6"), ("warn, eror", "eror")] {
-            let fault = of(level).unwrap_err();
+            let fault = filter(level).unwrap_err();
             assert!(
                 fault.starts_with(&format!("log.level {level:?} is not a filter: {word:?} is not a level, ")),
                 "{fault}"
             );
             assert!(fault.ends_with("use error, warn, info, debug or trace"), "{fault}");
         }
-        let spaced = of("info, plugin=debug").unwrap().to_string();
+        let spaced = filter("info, plugin=debug").unwrap().to_string();
         assert!(spaced.contains("plugin=debug") && !spaced.contains(' '), "{spaced}");
     }
 }

@@ -43,8 +43,9 @@ impl Reload {
         let table: Table = std::fs::read_to_string(self.file()?).ok()?.parse().ok()?;
         let plugins = table.get("plugin")?.as_table()?;
         let broken = |(name, table): &(&String, &Value)| {
-            let one = PluginConfig::deserialize((*table).clone());
-            one.is_err() || one.is_ok_and(|one| plugin::read(&BTreeMap::from([((*name).clone(), one)])).is_err())
+            let config = PluginConfig::deserialize((*table).clone());
+            config.is_err()
+                || config.is_ok_and(|config| plugin::read(&BTreeMap::from([((*name).clone(), config)])).is_err())
         };
         plugins.iter().find(broken).map(|(name, _)| name.clone())
     }

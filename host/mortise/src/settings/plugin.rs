@@ -43,24 +43,24 @@ pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSet
     Ok(all)
 }
 
-fn object(table: &Table, at: &str) -> Result<Map<String, Value>, SettingError> {
-    table.iter().map(|(key, one)| Ok((key.clone(), value(one, &format!("{at}.{key}"))?))).collect()
+fn object(table: &Table, path: &str) -> Result<Map<String, Value>, SettingError> {
+    table.iter().map(|(key, item)| Ok((key.clone(), value(item, &format!("{path}.{key}"))?))).collect()
 }
 
-fn value(from: &toml::Value, at: &str) -> Result<Value, SettingError> {
+fn value(from: &toml::Value, path: &str) -> Result<Value, SettingError> {
     Ok(match from {
         toml::Value::String(text) => Value::from(text.as_str()),
         toml::Value::Integer(number) => Value::from(*number),
         toml::Value::Float(number) => Number::from_f64(*number)
             .map(Value::Number)
-            .ok_or_else(|| SettingError::NotFinite { key: at.to_owned() })?,
+            .ok_or_else(|| SettingError::NotFinite { key: path.to_owned() })?,
         toml::Value::Boolean(truth) => Value::from(*truth),
         toml::Value::Datetime(time) => Value::from(time.to_string()),
         toml::Value::Array(items) => {
-            let items = items.iter().enumerate().map(|(n, one)| value(one, &format!("{at}[{n}]")));
+            let items = items.iter().enumerate().map(|(n, item)| value(item, &format!("{path}[{n}]")));
             Value::Array(items.collect::<Result<_, _>>()?)
         }
-        toml::Value::Table(table) => Value::Object(object(table, at)?),
+        toml::Value::Table(table) => Value::Object(object(table, path)?),
     })
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
 /// The options of each peer.
 pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
     let region = &config.region;
-    let one = |(name, peer): (&String, &PeerConfig)| PeerOptions {
+    let options = |(name, peer): (&String, &PeerConfig)| PeerOptions {
         name: name.clone(),
         address: peer.address.clone(),
         ca_file: given(&peer.ca_file),
@@ -100,7 +100,7 @@ pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
         max_backoff: region.max_backoff_ms.into(),
         keep_alive: region.keep_alive_ms.into(),
     };
-    region.peers.iter().map(one).collect()
+    region.peers.iter().map(options).collect()
 }
 
 fn given(path: &Path) -> Option<PathBuf> {

@@ -32,15 +32,15 @@ pub(super) async fn install(session: &Session, name: &str, bytes: &[u8]) -> Resu
 /// Describes the conditions of a resource of type mortise.v1.Plugin, one a line.
 pub(super) fn conditions(plugin: Option<&pb::Resource>) -> Vec<String> {
     let Some(status) = plugin.and_then(|plugin| plugin.status.get("mortise")) else { return Vec::new() };
-    let say = |one: &pb::Condition| {
-        let state = match one.state() {
+    let say = |condition: &pb::Condition| {
+        let state = match condition.state() {
             pb::condition::State::True => "yes",
             pb::condition::State::False => "NO",
             pb::condition::State::Unknown => "not yet",
         };
-        let reason = if one.reason.is_empty() { String::new() } else { format!(" ({})", one.reason) };
-        let message = if one.message.is_empty() { String::new() } else { format!(": {}", one.message) };
-        format!("{} {state}{reason}{message}", one.r#type)
+        let reason = if condition.reason.is_empty() { String::new() } else { format!(" ({})", condition.reason) };
+        let message = if condition.message.is_empty() { String::new() } else { format!(": {}", condition.message) };
+        format!("{} {state}{reason}{message}", condition.r#type)
     };
     status.conditions.iter().map(say).collect()
 }

@@ -48,7 +48,7 @@ pub struct Dev {
 impl Dev {
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
         let mut term = signal(SignalKind::terminate())
-            .map_err(|e| fault::failed(format!("cannot listen for signals: {e}"), "try again"))?;
+            .map_err(|e| fault::failed("cannot listen for signals", "try again").caused_by(e))?;
         tokio::select! {
             ended = self.work() => ended,
             _ = term.recv() => Ok(Exit::Done),
@@ -88,7 +88,7 @@ impl Dev {
                 }
             };
             changed = tokio::select! {
-                at = watch.changed(SETTLE_TIME) => Some(at),
+                change = watch.changed(SETTLE_TIME) => Some(change),
                 () = back => None,
             };
         }
@@ -112,7 +112,7 @@ impl Dev {
         // The loader's own checks are clearer than a server's refusal, and come sooner.
         let manifest = match offline.describe().await {
             Ok(manifest) => manifest,
-            Err(fault) => return Err(fault::load(&path, &fault)),
+            Err(fault) => return Err(fault::load(&path, fault)),
         };
         let built = begun.elapsed();
         let size = report::size(offline.bytes.len());

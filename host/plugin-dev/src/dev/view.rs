@@ -126,8 +126,9 @@ async fn conditions(
     first: bool,
     back: mpsc::Sender<()>,
 ) -> Result<(), CliError> {
-    let of = pb::Type { group: "mortise".into(), group_version: "v1".into(), kind: "Plugin".into() };
-    let request = pb::WatchListRequest { r#type: Some(of), tenancy: None, name_prefix: name.clone(), after: None };
+    let plugin_type = pb::Type { group: "mortise".into(), group_version: "v1".into(), kind: "Plugin".into() };
+    let request =
+        pb::WatchListRequest { r#type: Some(plugin_type), tenancy: None, name_prefix: name.clone(), after: None };
     let mut client = session.resources();
     let mut events = session.call(format!("plugin {name}"), client.watch_list(request)).await?;
     if !first {
@@ -137,12 +138,13 @@ async fn conditions(
     let mut known: Option<Vec<String>> = None;
     while let Ok(Some(event)) = events.message().await {
         let Some(Event::Upsert(upsert)) = event.event else { continue };
-        let Some(plugin) = upsert.resource.filter(|one| one.id.as_ref().is_some_and(|id| id.name == name)) else {
+        let Some(plugin) = upsert.resource.filter(|resource| resource.id.as_ref().is_some_and(|id| id.name == name))
+        else {
             continue;
         };
         let now = install::conditions(Some(&plugin));
         // Between two versions the conditions are not final.
-        let passing = now.iter().any(|one| one.contains(" not yet"));
+        let passing = now.iter().any(|line| line.contains(" not yet"));
         if known.as_ref().is_some_and(|known| *known != now) && !passing {
             say(&on, LineKind::Plugin, &now.join("; "))?;
         }

@@ -279,7 +279,7 @@ impl Case {
         found.extend(case.reconcile.take().map(Invocation::Reconcile));
         found.extend(case.map.take().map(Invocation::Map));
         let invocation = match (found.pop(), found.is_empty()) {
-            (Some(one), true) => one,
+            (Some(single), true) => single,
             _ => {
                 let all = "mutate, validate, write, authorize, upgrade, reconcile, map";
                 return Err(format!("it must call exactly one of {all}").into());
@@ -306,7 +306,7 @@ impl Case {
             ("now", self.now.is_some(), controls, "reconcile and map"),
         ];
         match given.iter().find(|(_, is, fits, _)| *is && !fits) {
-            Some((field, _, _, of)) => Err(format!("{field} is for {of} only").into()),
+            Some((field, _, _, owner)) => Err(format!("{field} is for {owner} only").into()),
             None => Ok(()),
         }
     }
@@ -361,8 +361,8 @@ impl Case {
             _ => Ok(()),
         };
         checked?;
-        let named = |one: &&ExpectedDiagnostic| one.error.is_some() == one.warning.is_some();
-        if expect.diagnostics.iter().any(|one| named(&one)) {
+        let named = |single: &&ExpectedDiagnostic| single.error.is_some() == single.warning.is_some();
+        if expect.diagnostics.iter().any(|single| named(&single)) {
             return Err("each of expect.diagnostics has either `error: TEXT` or `warning: TEXT`".into());
         }
         Ok(())
@@ -392,8 +392,8 @@ mod tests {
         assert!(fault(json!({"case": "c", "validate": thing, "expect": {"dta": 1}})).contains("unknown field `dta`"));
         assert!(fault(json!({"case": "c", "validate": thing, "expect": {"data": {}}})).contains("does not apply to"));
         assert!(fault(json!({"case": "c", "reconcile": {"name": "x"}, "expect": {}})).contains("the end of reconcile"));
-        let said = json!([{"path": "data"}]);
-        let refused = fault(json!({"case": "c", "validate": thing, "expect": {"diagnostics": said}}));
+        let expected = json!([{"path": "data"}]);
+        let refused = fault(json!({"case": "c", "validate": thing, "expect": {"diagnostics": expected}}));
         assert!(refused.contains("either `error: TEXT`"), "{refused}");
         let asked = json!({"write": thing});
         let refused = fault(json!({"case": "c", "authorize": asked, "store": [thing], "expect": {}}));

@@ -39,7 +39,11 @@ impl Codec {
         let status = document.status(&self.types).map_err(wrong)?;
         let mut resource = document.resource;
         if let (Some(owner), Some(id)) = (&mut resource.owner, &resource.id) {
-            let scope = owner.r#type.as_ref().and_then(|of| self.types.scope(of)).unwrap_or(Scope::Undefined);
+            let scope = owner
+                .r#type
+                .as_ref()
+                .and_then(|resource_type| self.types.scope(resource_type))
+                .unwrap_or(Scope::Undefined);
             owner.tenancy.get_or_insert_with(|| id.tenancy.clone().unwrap_or_default());
             if let Some(tenancy) = &mut owner.tenancy {
                 scope.fill(tenancy);
@@ -55,7 +59,7 @@ impl Codec {
     /// No type matches, or more than one.
     pub(crate) fn named(&self, name: &str) -> Result<Gvk, CaseError> {
         match self.types.named(name).as_slice() {
-            [one] => Ok(one.into()),
+            [single] => Ok(single.into()),
             [] => {
                 let known = self.of.iter().map(Gvk::to_string).collect::<Vec<_>>().join(", ");
                 let text = "--with FILE.wasm adds those of another plugin";
@@ -66,12 +70,12 @@ impl Codec {
     }
 
     /// Returns the message of a type.
-    pub(crate) fn message(&self, of: &Gvk) -> Option<prost_reflect::MessageDescriptor> {
-        self.types.message(&of.to_pb())
+    pub(crate) fn message(&self, gvk: &Gvk) -> Option<prost_reflect::MessageDescriptor> {
+        self.types.message(&gvk.to_pb())
     }
 
-    pub(crate) fn scope(&self, of: &Gvk) -> Scope {
-        self.types.scope(&of.to_pb()).unwrap_or(Scope::Undefined)
+    pub(crate) fn scope(&self, gvk: &Gvk) -> Scope {
+        self.types.scope(&gvk.to_pb()).unwrap_or(Scope::Undefined)
     }
 
     /// Renders a resource as YAML.
@@ -105,8 +109,8 @@ pub(crate) fn id_json(id: &pb::Id) -> Value {
 }
 
 /// `group.version.Kind`.
-pub(crate) fn type_name(of: Option<&pb::Type>) -> String {
-    of.map(mortise_resource::types::gvk).unwrap_or_default()
+pub(crate) fn type_name(resource_type: Option<&pb::Type>) -> String {
+    resource_type.map(mortise_resource::types::gvk).unwrap_or_default()
 }
 
 /// `group.version.Kind/name`.

@@ -61,10 +61,10 @@ impl From<&'static str> for CaseError {
 
 /// Lists diagnostics by the path in the field, since their text is not that of a file.
 fn lines(field: &str, found: &Diagnostics) -> String {
-    let one = |fault: &mortise_text::Diagnostic| {
+    let line = |fault: &mortise_text::Diagnostic| {
         let path = if fault.path.is_empty() { String::new() } else { format!(".{}", fault.path) };
         let remedy = fault.remedy.iter().map(|remedy| format!("; {remedy}")).collect::<String>();
         format!("{field}{path}: {}{remedy}", fault.message)
     };
-    found.diagnostics.iter().map(one).collect::<Vec<_>>().join("\n")
+    found.diagnostics.iter().map(line).collect::<Vec<_>>().join("\n")
 }

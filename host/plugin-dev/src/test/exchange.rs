@@ -120,7 +120,7 @@ impl Journal {
 
     async fn resource(&self, ask: HostCall) -> Result<Option<pb::Resource>, Failure> {
         match self.ask(ask).await? {
-            Answer::Resource(found) => Ok(found.map(|one| *one)),
+            Answer::Resource(found) => Ok(found.map(|resource| *resource)),
             _ => Err(unfit()),
         }
     }
@@ -154,12 +154,12 @@ impl ReconcilerHost for Journal {
 
     async fn list(
         &self,
-        of: pb::Type,
+        resource_type: pb::Type,
         within: pb::Tenancy,
         name_prefix: String,
         each: EachResource<'_>,
     ) -> Result<(), Failure> {
-        self.resources(HostCall::List { of, within, name_prefix }, each).await
+        self.resources(HostCall::List { of: resource_type, within, name_prefix }, each).await
     }
 
     async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure> {
@@ -198,18 +198,23 @@ impl ReconcilerHost for Journal {
         Ok(UpdateResponse { resource: Some(resource), warnings: Vec::new() })
     }
 
-    async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
-        self.resource(HostCall::CacheGet { of, index, key }).await
+    async fn cache_get(
+        &self,
+        resource_type: pb::Type,
+        index: String,
+        key: CacheKey,
+    ) -> Result<Option<pb::Resource>, Failure> {
+        self.resource(HostCall::CacheGet { of: resource_type, index, key }).await
     }
 
     async fn cache_list(
         &self,
-        of: pb::Type,
+        resource_type: pb::Type,
         index: String,
         key: CacheKey,
         each: EachResource<'_>,
     ) -> Result<(), Failure> {
-        self.resources(HostCall::CacheList { of, index, key }, each).await
+        self.resources(HostCall::CacheList { of: resource_type, index, key }, each).await
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
@@ -312,20 +317,20 @@ impl HostCall {
 
     /// Renders the call with its arguments, as in recordings.
     pub(super) fn json(&self, codec: &Codec) -> Value {
-        let cached = |of: &pb::Type, index: &str, key: &CacheKey| {
+        let cached = |resource_type: &pb::Type, index: &str, key: &CacheKey| {
             let key = match key {
                 CacheKey::Id(id) => id_json(id),
                 CacheKey::Value(value) => value.as_str().into(),
             };
-            json!({"type": type_name(Some(of)), "index": index, "key": key})
+            json!({"type": type_name(Some(resource_type)), "index": index, "key": key})
         };
         let mut asked = match self {
             Self::Read(id) | Self::ListByOwner(id) | Self::PrivateBytesGet(id) | Self::PrivateBytesRemove(id) => {
                 json!({"id": id_json(id)})
             }
             Self::PrivateBytesSet(id, value) => json!({"id": id_json(id), "value": bytes_json(value)}),
-            Self::List { of, within, name_prefix } => json!({
-                "type": type_name(Some(of)),
+            Self::List { of: resource_type, within, name_prefix } => json!({
+                "type": type_name(Some(resource_type)),
                 "partition": within.partition,
                 "namespace": within.namespace,
                 "prefix": name_prefix,
@@ -337,7 +342,9 @@ impl HostCall {
             Self::Delete { id, version } => json!({"id": id_json(id), "version": version}),
             Self::Search(request) => searched(request),
             Self::Update(request) => updated(request, codec),
-            Self::CacheGet { of, index, key } | Self::CacheList { of, index, key } => cached(of, index, key),
+            Self::CacheGet { of: resource_type, index, key } | Self::CacheList { of: resource_type, index, key } => {
+                cached(resource_type, index, key)
+            }
             Self::Connect(to) => json!({"to": to}),
             Self::KvGet(key) | Self::KvRemove(key) => json!({"key": key}),
             Self::KvSet(key, value) => json!({"key": key, "value": bytes_json(value)}),
@@ -400,10 +407,10 @@ impl Answer {
     pub(super) fn json(&self, codec: &Codec) -> Value {
         match self {
             Self::Nothing => Value::Null,
-            Self::Resource(found) => found.as_ref().map_or(Value::Null, |one| codec.json(one)),
-            Self::Resources(found) => found.iter().map(|one| codec.json(one)).collect(),
+            Self::Resource(found) => found.as_ref().map_or(Value::Null, |resource| codec.json(resource)),
+            Self::Resources(found) => found.iter().map(|resource| codec.json(resource)).collect(),
             Self::Page { resources, prev, next } => json!({
-                "resources": resources.iter().map(|one| codec.json(one)).collect::<Vec<_>>(),
+                "resources": resources.iter().map(|resource| codec.json(resource)).collect::<Vec<_>>(),
                 "prevPageToken": prev,
                 "nextPageToken": next,
             }),
@@ -429,7 +436,7 @@ fn searched(request: &SearchRequest) -> Value {
         "filter": request.filter,
         "labels": selector.match_labels,
         "expressions": expressions
-            .map(|one| json!({"key": one.key, "operator": one.operator, "values": one.values}))
+            .map(|resource| json!({"key": resource.key, "operator": resource.operator, "values": resource.values}))
             .collect::<Vec<_>>(),
         "orderBy": request.order_by,
         "pageSize": request.page_size,
@@ -442,7 +449,7 @@ fn searched(request: &SearchRequest) -> Value {
 /// Renders an update with its arguments.
 fn updated(request: &UpdateRequest, codec: &Codec) -> Value {
     let paths = |mask: &Option<FieldMask>| mask.as_ref().map(|mask| mask.paths.clone()).unwrap_or_default();
-    let resource = |resource: &Option<pb::Resource>| resource.as_ref().map_or(Value::Null, |one| codec.json(one));
+    let resource = |resource: &Option<pb::Resource>| resource.as_ref().map_or(Value::Null, |found| codec.json(found));
     json!({
         "resource": resource(&request.resource),
         "fields": paths(&request.update_mask),

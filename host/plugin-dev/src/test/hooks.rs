@@ -46,8 +46,8 @@ impl<'a> HookCase<'a> {
     }
 
     fn decl(&self, resource: &pb::Resource) -> Result<&'a TypeDecl, CaseError> {
-        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
-        self.decl_of(&type_name(of))
+        let resource_type = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+        self.decl_of(&type_name(resource_type))
     }
 
     fn decl_of(&self, name: &str) -> Result<&'a TypeDecl, CaseError> {
@@ -74,31 +74,31 @@ impl<'a> HookCase<'a> {
             return Err(format!("{} has no mutate hook", type_of(&before)).into());
         }
         let mut call = self.call()?;
-        let mut said = Vec::new();
-        if let Some(after) = self.call_mutate(&mut call, &before, &mut said).await? {
+        let mut diagnostics = Vec::new();
+        if let Some(after) = self.call_mutate(&mut call, &before, &mut diagnostics).await? {
             self.problems.no_fault(self.case.expect.fault.as_deref());
-            if said.is_empty() {
+            if diagnostics.is_empty() {
                 self.compare(&before, &after)?;
                 self.check_idempotent(&mut call, &after).await;
             }
-            self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+            self.problems.diagnostics(&self.case.expect.diagnostics, &diagnostics);
         }
         Ok(())
     }
 
-    /// Calls `mutate`; its refusals go to `said`. `None` after a fault.
+    /// Calls `mutate`; its refusals go to `all`. `None` after a fault.
     async fn call_mutate(
         &mut self,
         call: &mut Call,
         before: &pb::Resource,
-        said: &mut Vec<Diagnostic>,
+        all: &mut Vec<Diagnostic>,
     ) -> Result<Option<pb::Resource>, CaseError> {
         let answer = call.mutate(before.encode_to_vec()).await;
         Ok(match self.count(call, answer) {
             None => None,
             Some(MutateReply::Unchanged) => Some(before.clone()),
             Some(MutateReply::Refused(diagnostics)) => {
-                said.extend(diagnostics);
+                all.extend(diagnostics);
                 Some(before.clone())
             }
             Some(MutateReply::Changed(bytes)) => match pb::Resource::decode(bytes.as_slice()) {
@@ -128,11 +128,14 @@ impl<'a> HookCase<'a> {
         }
         let Some(data) = &after.data else { return Ok(true) };
         let schema = schema(self.decl(before)?);
-        let of = schema.message().full_name();
+        let message_name = schema.message().full_name();
         let fault = if schema.accepts_url(&data.type_url) {
-            schema.check(&data.value).err().map(|fault| format!("mutate answered data that is not a {of}: {fault}"))
+            schema
+                .check(&data.value)
+                .err()
+                .map(|fault| format!("mutate answered data that is not a {message_name}: {fault}"))
         } else {
-            Some(format!("mutate made data a {:?}; it must be a {of}", data.type_url))
+            Some(format!("mutate made data a {:?}; it must be a {message_name}", data.type_url))
         };
         let usable = fault.is_none();
         self.problems.extend(fault);
@@ -189,9 +192,9 @@ impl<'a> HookCase<'a> {
             return Err(format!("{} has no validate hook", type_of(&resource)).into());
         }
         let mut call = self.call()?;
-        if let Some(said) = self.call_validate(&mut call, &resource).await? {
+        if let Some(diagnostics) = self.call_validate(&mut call, &resource).await? {
             self.problems.no_fault(self.case.expect.fault.as_deref());
-            self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+            self.problems.diagnostics(&self.case.expect.diagnostics, &diagnostics);
         }
         Ok(())
     }
@@ -214,10 +217,16 @@ impl<'a> HookCase<'a> {
     /// Makes the last check of a server: no immutable field differs from the stored one.
     fn immutable_change(&self, decl: &TypeDecl, after: &pb::Resource) -> Result<Option<Diagnostic>, CaseError> {
         let is_of = |stored: &pb::Resource| {
-            stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|of| decl.gvk.matches(of))
+            stored
+                .id
+                .as_ref()
+                .and_then(|id| id.r#type.as_ref())
+                .is_some_and(|resource_type| decl.gvk.matches(resource_type))
         };
         let Some(stored) = self.stored()?.filter(is_of) else { return Ok(None) };
-        let bytes = |of: &pb::Resource| of.data.as_ref().map(|data| data.value.clone()).unwrap_or_default();
+        let bytes = |resource_type: &pb::Resource| {
+            resource_type.data.as_ref().map(|data| data.value.clone()).unwrap_or_default()
+        };
         let changed = schema(decl).changed_immutable(&bytes(&stored), &bytes(after));
         Ok(changed.into_iter().next().map(|path| Diagnostic {
             severity: Severity::Error.into(),
@@ -232,21 +241,21 @@ impl<'a> HookCase<'a> {
         let before = self.codec.read("write", resource)?;
         let decl = self.decl(&before)?;
         let mut call = self.call()?;
-        let mut said = Vec::new();
+        let mut warnings = Vec::new();
         let mut after = before.clone();
         if decl.hooks.mutate {
-            match self.call_mutate(&mut call, &before, &mut said).await? {
+            match self.call_mutate(&mut call, &before, &mut warnings).await? {
                 Some(mutated) => after = mutated,
                 None => return Ok(()),
             }
         }
-        if decl.hooks.validate && said.is_empty() {
+        if decl.hooks.validate && warnings.is_empty() {
             match self.call_validate(&mut call, &after).await? {
-                Some(diagnostics) => said = diagnostics,
+                Some(diagnostics) => warnings = diagnostics,
                 None => return Ok(()),
             }
         }
-        if said.iter().all(|one| one.severity() == Severity::Warning) {
+        if warnings.iter().all(|diagnostic| diagnostic.severity() == Severity::Warning) {
             let permission = &decl.permissions.write;
             let decision = if decl.hooks.authorize_write {
                 let answer = call.authorize_write(after.encode_to_vec()).await;
@@ -258,11 +267,11 @@ impl<'a> HookCase<'a> {
             self.compare_decision(&decision, false);
             self.compare(&before, &after)?;
             if decision == Decision::Allow {
-                said.extend(self.immutable_change(decl, &after)?);
+                warnings.extend(self.immutable_change(decl, &after)?);
             }
         }
         self.problems.no_fault(self.case.expect.fault.as_deref());
-        self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+        self.problems.diagnostics(&self.case.expect.diagnostics, &warnings);
         Ok(())
     }
 
@@ -295,16 +304,16 @@ impl<'a> HookCase<'a> {
                     Some(self.decide_by_permission(decl.permissions.write.as_ref(), &id, "operator:write")?)
                 }
             }
-            (None, None, Some(List { of, partition, namespace })) => {
-                let decl = self.decl_of(of)?;
+            (None, None, Some(List { of: list_type, partition, namespace })) => {
+                let decl = self.decl_of(list_type)?;
                 let mut within = pb::Tenancy { partition: partition.clone(), namespace: namespace.clone() };
                 decl.scope.fill_query(&mut within);
-                let of = decl.gvk.to_pb();
+                let resource_type = decl.gvk.to_pb();
                 if decl.hooks.authorize_list {
-                    let answer = call.authorize_list(&of, &within).await;
+                    let answer = call.authorize_list(&resource_type, &within).await;
                     self.count(&call, answer)
                 } else {
-                    let place = pb::Id { r#type: Some(of), tenancy: Some(within), ..pb::Id::default() };
+                    let place = pb::Id { r#type: Some(resource_type), tenancy: Some(within), ..pb::Id::default() };
                     Some(self.decide_by_permission(decl.permissions.list.as_ref(), &place, "operator:read")?)
                 }
             }
@@ -366,9 +375,9 @@ impl<'a> HookCase<'a> {
         let answer = call.upgrade(gvk.to_pb(), asked.since, old.encode_to_vec()).await;
         match self.count(&call, answer) {
             None => {}
-            Some(UpgradeReply::Refused(said)) => {
+            Some(UpgradeReply::Refused(diagnostics)) => {
                 self.problems.no_fault(self.case.expect.fault.as_deref());
-                self.problems.diagnostics(&self.case.expect.diagnostics, &said);
+                self.problems.diagnostics(&self.case.expect.diagnostics, &diagnostics);
             }
             Some(UpgradeReply::Data(value)) => {
                 self.problems.no_fault(self.case.expect.fault.as_deref());

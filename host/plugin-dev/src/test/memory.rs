@@ -62,14 +62,14 @@ impl Memory {
 
     /// Runs the plugin's own hooks on a write, as on a server.
     async fn apply_hooks(&self, mut resource: pb::Resource) -> Result<pb::Resource, Failure> {
-        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref()).map(Gvk::from);
-        let decl = self.plugin.manifest().types.iter().find(|decl| Some(&decl.gvk) == of.as_ref());
+        let resource_type = resource.id.as_ref().and_then(|id| id.r#type.as_ref()).map(Gvk::from);
+        let decl = self.plugin.manifest().types.iter().find(|decl| Some(&decl.gvk) == resource_type.as_ref());
         let Some(hooks) = decl.map(|decl| decl.hooks) else { return Ok(resource) };
         let mut call = Call::new(self.plugin.clone(), Arc::new(AllowAll));
         let broken = |e: mortise_plugin_host::HookError| Failure::from(mortise_resource::Error::from(e));
-        let refused = |said: &[mortise_resource::Diagnostic], code| {
-            let errors = said.iter().filter(|one| one.severity() != Severity::Warning);
-            Failure::new(code, errors.map(|one| one.summary.as_str()).collect::<Vec<_>>().join("; "))
+        let refused = |diagnostics: &[mortise_resource::Diagnostic], code| {
+            let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity() != Severity::Warning);
+            Failure::new(code, errors.map(|error| error.summary.as_str()).collect::<Vec<_>>().join("; "))
         };
         if hooks.mutate {
             match call.mutate(resource.encode_to_vec()).await.map_err(broken)? {
@@ -79,38 +79,45 @@ impl Memory {
                         |e| Failure::new(Code::Internal, format!("mutate's answer is not a resource: {e}"));
                     resource = pb::Resource::decode(bytes.as_slice()).map_err(unreadable)?;
                 }
-                MutateReply::Refused(said) => return Err(refused(&said, Code::Internal)),
+                MutateReply::Refused(diagnostics) => return Err(refused(&diagnostics, Code::Internal)),
             }
         }
         if hooks.validate {
             let prior = resource.id.as_ref().and_then(|id| self.stored.find(id)).map(|found| found.encode_to_vec());
-            let said = call.validate(resource.encode_to_vec(), prior).await.map_err(broken)?;
-            if said.iter().any(|one| one.severity() != Severity::Warning) {
-                return Err(refused(&said, Code::InvalidArgument));
+            let diagnostics = call.validate(resource.encode_to_vec(), prior).await.map_err(broken)?;
+            if diagnostics.iter().any(|diagnostic| diagnostic.severity() != Severity::Warning) {
+                return Err(refused(&diagnostics, Code::InvalidArgument));
             }
         }
         Ok(resource)
     }
 
     /// Finds the resources of a type under a key of one of the controller's indexes.
-    fn look_up(&self, of: &pb::Type, index: &str, key: &CacheKey, listing: bool) -> Result<Vec<pb::Resource>, Failure> {
-        let same = |gvk: &Gvk| gvk.group == of.group && gvk.kind == of.kind;
+    fn look_up(
+        &self,
+        resource_type: &pb::Type,
+        index: &str,
+        key: &CacheKey,
+        listing: bool,
+    ) -> Result<Vec<pb::Resource>, Failure> {
+        let same = |gvk: &Gvk| gvk.group == resource_type.group && gvk.kind == resource_type.kind;
         let watched = self.controller.watches.iter().find(|watch| same(&watch.of));
         let indexes: &[IndexDecl] = match watched {
             _ if same(&self.controller.manages) => &self.controller.indexes,
             Some(watch) => &watch.indexes,
             None => return Err(invalid("the resource type specified is not indexed")),
         };
-        let by = match indexes.iter().find(|one| &*one.name == index) {
+        let by = match indexes.iter().find(|declared| &*declared.name == index) {
             Some(found) => Some(found),
             None if index == "id" => None,
             None => return Err(invalid(format!("No index with name {index:?} exists"))),
         };
-        let all: Vec<_> = self.stored.lock().all().filter(|one| is_type(one, of)).cloned().collect();
+        let all: Vec<_> =
+            self.stored.lock().all().filter(|resource| is_type(resource, resource_type)).cloned().collect();
         let mut found = Vec::new();
-        for one in all {
-            if self.is_under(&one, by, key, listing)? {
-                found.push(one);
+        for resource in all {
+            if self.is_under(&resource, by, key, listing)? {
+                found.push(resource);
             }
         }
         Ok(found)
@@ -118,13 +125,13 @@ impl Memory {
 
     fn is_under(
         &self,
-        one: &pb::Resource,
+        resource: &pb::Resource,
         index: Option<&IndexDecl>,
         key: &CacheKey,
         listing: bool,
     ) -> Result<bool, Failure> {
         let message = || {
-            let of = one
+            let resource_type = resource
                 .id
                 .as_ref()
                 .and_then(|id| id.r#type.as_ref())
@@ -132,26 +139,29 @@ impl Memory {
                 .unwrap_or_else(|| Gvk::new("", "", ""));
             self.stored
                 .codec()
-                .message(&of)
-                .ok_or_else(|| invalid(format!("the type {of} is not known; --with FILE.wasm adds it")))
+                .message(&resource_type)
+                .ok_or_else(|| invalid(format!("the type {resource_type} is not known; --with FILE.wasm adds it")))
         };
         let undecodable = |fault: DataPathError| invalid(fault.to_string());
-        let data = one.data.as_ref().map(|data| data.value.as_slice());
+        let data = resource.data.as_ref().map(|data| data.value.as_slice());
         Ok(match (index.map(|index| (index, &index.by)), key, data) {
-            (None, CacheKey::Id(key), _) => one.id.as_ref().is_some_and(|id| is_under(id, key, listing)),
+            (None, CacheKey::Id(key), _) => resource.id.as_ref().is_some_and(|id| is_under(id, key, listing)),
             (Some((_, IndexBy::Owner)), CacheKey::Id(key), _) => {
-                one.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
+                resource.owner.as_ref().is_some_and(|id| is_under(id, key, listing))
             }
             (Some((_, IndexBy::Reference(path))), CacheKey::Id(key), Some(data)) => {
                 let found = path.references(&message()?).and_then(|field| field.read(data)).map_err(undecodable)?;
-                let holder = one.id.clone().unwrap_or_default();
+                let holder = resource.id.clone().unwrap_or_default();
                 found.iter().any(|to| {
-                    let scope = to.r#type.as_ref().map_or(Scope::Undefined, |of| self.stored.codec().scope(&of.into()));
+                    let scope = to
+                        .r#type
+                        .as_ref()
+                        .map_or(Scope::Undefined, |resource_type| self.stored.codec().scope(&resource_type.into()));
                     is_under(&scope.referent(to, &holder), key, listing)
                 })
             }
             (Some((index, _)), CacheKey::Value(key), _) => {
-                let found = index.values(one, |path, data| {
+                let found = index.values(resource, |path, data| {
                     path.values(&message()?).and_then(|field| field.read(data)).map_err(undecodable)
                 })?;
                 // As in the cache's keys, a value ends with a zero byte, so that a prefix can end with a whole value.
@@ -164,7 +174,7 @@ impl Memory {
     }
 
     fn connect(&self, to: &str) -> Result<Answer, Failure> {
-        match self.tcp.iter().find(|one| one.to.eq_ignore_ascii_case(to)) {
+        match self.tcp.iter().find(|exchange| exchange.to.eq_ignore_ascii_case(to)) {
             Some(TcpAnswer { fails: None, .. }) => Ok(Answer::Nothing),
             Some(TcpAnswer { fails: Some(why), .. }) => Err(Failure::new(Code::Unavailable, why.clone())),
             None => {
@@ -180,7 +190,8 @@ impl Memory {
             let url = url.replacen(":443/", "/", usize::from(url.starts_with("https:")));
             url.replacen(":80/", "/", usize::from(url.starts_with("http:"))).trim_end_matches('/').to_owned()
         };
-        let fits = |one: &&HttpAnswer| one.method.eq_ignore_ascii_case(method) && plain(&one.url) == plain(url);
+        let fits =
+            |answer: &&HttpAnswer| answer.method.eq_ignore_ascii_case(method) && plain(&answer.url) == plain(url);
         let found = self.http.iter().find(fits).ok_or_else(|| {
             Failure::new(Code::Unavailable, format!("the case has no answer to {method} {url}; add one under `http`"))
         })?;
@@ -200,12 +211,14 @@ fn failure(failure: mortise_plugin::Failure) -> Failure {
 #[async_trait]
 impl Responder for Memory {
     async fn answer(&self, ask: &HostCall) -> Result<Answer, Failure> {
-        let one = |resource: pb::Resource| Answer::Resource(Some(Box::new(resource)));
+        let answer = |resource: pb::Resource| Answer::Resource(Some(Box::new(resource)));
         Ok(match ask {
             HostCall::Read(id) => {
-                one(self.stored.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?)
+                answer(self.stored.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?)
             }
-            HostCall::List { of, within, name_prefix } => Answer::Resources(self.stored.list(of, within, name_prefix)),
+            HostCall::List { of: resource_type, within, name_prefix } => {
+                Answer::Resources(self.stored.list(resource_type, within, name_prefix))
+            }
             HostCall::ListByOwner(owner) => {
                 let found = self.stored.find(owner).and_then(|found| found.id).map(|id| id.uid);
                 let uid = if owner.uid.is_empty() { found.unwrap_or_default() } else { owner.uid.clone() };
@@ -213,7 +226,7 @@ impl Responder for Memory {
             }
             HostCall::Write(resource) => {
                 let judged = self.apply_hooks(pb::Resource::clone(resource)).await?;
-                one(self.stored.lock().write(judged, self.stored.now()).map_err(failure)?)
+                answer(self.stored.lock().write(judged, self.stored.now()).map_err(failure)?)
             }
             HostCall::Search(request) => {
                 let found = self.stored.find_all(request)?;
@@ -229,24 +242,27 @@ impl Responder for Memory {
                 let next =
                     in_memory::update(stored.as_ref(), request, &schema).map_err(|e| Failure::from(refused(&e)))?;
                 if stored.as_ref() == Some(&next) {
-                    return Ok(one(next));
+                    return Ok(answer(next));
                 }
                 let judged = self.apply_hooks(next).await?;
-                one(self.stored.lock().write(judged, self.stored.now()).map_err(failure)?)
+                answer(self.stored.lock().write(judged, self.stored.now()).map_err(failure)?)
             }
-            HostCall::WriteStatus { id, version, key, status } => one(self
-                .stored
-                .lock()
-                .write_status(id, version, key, status.clone(), self.stored.now())
-                .map_err(failure)?),
+            HostCall::WriteStatus { id, version, key, status } => answer(
+                self.stored
+                    .lock()
+                    .write_status(id, version, key, status.clone(), self.stored.now())
+                    .map_err(failure)?,
+            ),
             HostCall::Delete { id, version } => {
                 self.stored.lock().delete(id, version, self.stored.now()).map_err(failure)?;
                 Answer::Nothing
             }
-            HostCall::CacheGet { of, index, key } => {
-                Answer::Resource(self.look_up(of, index, key, false)?.into_iter().next().map(Box::new))
+            HostCall::CacheGet { of: resource_type, index, key } => {
+                Answer::Resource(self.look_up(resource_type, index, key, false)?.into_iter().next().map(Box::new))
             }
-            HostCall::CacheList { of, index, key } => Answer::Resources(self.look_up(of, index, key, true)?),
+            HostCall::CacheList { of: resource_type, index, key } => {
+                Answer::Resources(self.look_up(resource_type, index, key, true)?)
+            }
             HostCall::KvGet(key) => Answer::Value(self.values.lock().get(key).cloned()),
             HostCall::KvSet(key, value) => {
                 self.values.lock().insert(key.clone(), value.clone());

@@ -52,23 +52,23 @@ impl Problems {
     pub(super) fn diagnostics(&mut self, expected: &[ExpectedDiagnostic], found: &[Diagnostic]) {
         let mut rest: Vec<&Diagnostic> = found.iter().collect();
         let mut missing = Vec::new();
-        for one in expected {
-            match rest.iter().position(|said| is(one, said)) {
+        for wanted in expected {
+            match rest.iter().position(|found| is(wanted, found)) {
                 Some(place) => {
                     rest.remove(place);
                 }
-                None => missing.push(one),
+                None => missing.push(wanted),
             }
         }
         if missing.is_empty() && rest.is_empty() {
             return;
         }
         let mut text = "other diagnostics than expected:".to_owned();
-        for one in missing {
-            text.push_str(&format!("\n-{}", said(one)));
+        for wanted in missing {
+            text.push_str(&format!("\n-{}", said(wanted)));
         }
-        for one in rest {
-            text.push_str(&format!("\n+{}", line(one)));
+        for diagnostic in rest {
+            text.push_str(&format!("\n+{}", line(diagnostic)));
         }
         self.add(text);
     }
@@ -86,19 +86,19 @@ fn is(expected: &ExpectedDiagnostic, found: &Diagnostic) -> bool {
         && expected.path.as_ref().is_none_or(|path| *path == found.path)
 }
 
-fn said(one: &ExpectedDiagnostic) -> String {
-    let path = one.path.as_ref().map(|path| format!(" at {path}")).unwrap_or_default();
-    match (&one.error, &one.warning) {
+fn said(expected: &ExpectedDiagnostic) -> String {
+    let path = expected.path.as_ref().map(|path| format!(" at {path}")).unwrap_or_default();
+    match (&expected.error, &expected.warning) {
         (Some(text), _) => format!("error{path}: {text}"),
         (None, text) => format!("warning{path}: {}", text.as_deref().unwrap_or_default()),
     }
 }
 
-fn line(one: &Diagnostic) -> String {
-    let kind = if one.severity() == Severity::Warning { "warning" } else { "error" };
-    let path = if one.path.is_empty() { String::new() } else { format!(" at {}", one.path) };
-    let detail = if one.detail.is_empty() { String::new() } else { format!(" ({})", one.detail) };
-    format!("{kind}{path}: {}{detail}", one.summary)
+fn line(diagnostic: &Diagnostic) -> String {
+    let kind = if diagnostic.severity() == Severity::Warning { "warning" } else { "error" };
+    let path = if diagnostic.path.is_empty() { String::new() } else { format!(" at {}", diagnostic.path) };
+    let detail = if diagnostic.detail.is_empty() { String::new() } else { format!(" ({})", diagnostic.detail) };
+    format!("{kind}{path}: {}{detail}", diagnostic.summary)
 }
 
 fn ended(text: &str) -> String {

@@ -103,9 +103,9 @@ fn pattern(text: &str) -> Result<TypePattern, CaseError> {
 /// Grants reading of the types that controllers manage and watch.
 fn watch_grants(controllers: &[ControllerDecl]) -> Result<Grants, CaseError> {
     let mut grants = Grants::default();
-    for one in controllers {
-        for of in std::iter::once(&one.manages).chain(one.watches.iter().map(|watch| &watch.of)) {
-            grants.read.push(pattern(&of.to_string())?);
+    for controller in controllers {
+        for gvk in std::iter::once(&controller.manages).chain(controller.watches.iter().map(|watch| &watch.of)) {
+            grants.read.push(pattern(&gvk.to_string())?);
         }
     }
     Ok(grants)
@@ -171,13 +171,13 @@ impl ControllerCase<'_> {
     /// Finds a controller by its name; without a name, the plugin's only one.
     fn controller(&self, name: Option<&str>) -> Result<&ControllerDecl, CaseError> {
         let all = &self.plugin.manifest().controllers;
-        let names = || all.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
+        let names = || all.iter().map(|decl| &*decl.name).collect::<Vec<_>>().join(", ");
         match (name, all.as_slice()) {
             (_, []) => Err("the plugin has no controllers".into()),
-            (None, [one]) => Ok(one),
+            (None, [single]) => Ok(single),
             (None, _) => Err(format!("name the controller: one of {}", names()).into()),
             (Some(name), _) => {
-                let found = all.iter().find(|one| &*one.name == name);
+                let found = all.iter().find(|decl| &*decl.name == name);
                 found.ok_or_else(|| format!("there is no controller {name:?}, only {}", names()).into())
             }
         }
@@ -198,12 +198,12 @@ impl ControllerCase<'_> {
             case.grants.write,
             case.http
                 .iter()
-                .map(|one| json!([one.method, one.url, one.status, one.headers, one.body]))
+                .map(|call| json!([call.method, call.url, call.status, call.headers, call.body]))
                 .collect::<Vec<_>>(),
         ]);
         // Absent TCP answers do not change the digest: older recordings lack them.
         if let Some(given) = given.as_array_mut().filter(|_| !case.tcp.is_empty()) {
-            given.push(case.tcp.iter().map(|one| json!([one.to, one.fails])).collect());
+            given.push(case.tcp.iter().map(|exchange| json!([exchange.to, exchange.fails])).collect());
         }
         format!("{:x}", Sha256::digest(given.to_string()))
     }
@@ -323,11 +323,11 @@ impl ControllerCase<'_> {
         }
 
         let (mut expected, mut found) = (String::new(), String::new());
-        for (place, one) in expect.writes.iter().enumerate() {
-            let wanted = self.codec.read(&format!("expect.writes[{place}]"), one)?;
-            expected.push_str(&self.write_text(&wanted, one));
+        for (place, write) in expect.writes.iter().enumerate() {
+            let wanted = self.codec.read(&format!("expect.writes[{place}]"), write)?;
+            expected.push_str(&self.write_text(&wanted, write));
             if let Some(written) = writes.get(place) {
-                found.push_str(&self.write_text(written, one));
+                found.push_str(&self.write_text(written, write));
             }
         }
         for more in writes.iter().skip(expect.writes.len()) {
@@ -336,11 +336,11 @@ impl ControllerCase<'_> {
         problems.same("other writes than expected:", &expected, &found);
 
         let (mut expected, mut found) = (String::new(), String::new());
-        for (place, one) in expect.statuses.iter().enumerate() {
-            let of = one.of.clone().unwrap_or_else(|| controller.manages.to_string());
-            expected.push_str(&expected_status(&of, one));
+        for (place, wanted) in expect.statuses.iter().enumerate() {
+            let type_name = wanted.of.clone().unwrap_or_else(|| controller.manages.to_string());
+            expected.push_str(&expected_status(&type_name, wanted));
             if let Some((id, key, status)) = statuses.get(place) {
-                found.push_str(&self.status_text(id, key, status, Some(&one.conditions)));
+                found.push_str(&self.status_text(id, key, status, Some(&wanted.conditions)));
             }
         }
         for (id, key, status) in statuses.iter().skip(expect.statuses.len()) {
@@ -349,11 +349,11 @@ impl ControllerCase<'_> {
         problems.same("other statuses than expected:", &expected, &found);
 
         let whole = |text: &String| {
-            let one = if text.contains('/') { text.clone() } else { format!("{}/{text}", controller.manages) };
-            one + "\n"
+            let name = if text.contains('/') { text.clone() } else { format!("{}/{text}", controller.manages) };
+            name + "\n"
         };
         let expected: String = expect.deletes.iter().map(whole).collect();
-        let found: String = deletes.iter().map(|one| format!("{one}\n")).collect();
+        let found: String = deletes.iter().map(|delete| format!("{delete}\n")).collect();
         problems.same("other deletions than expected:", &expected, &found);
 
         let table =
@@ -400,16 +400,16 @@ impl ControllerCase<'_> {
     ) -> String {
         let json = self.codec.status(status);
         let conditions = json.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-        let shown = conditions.iter().enumerate().map(|(place, one)| {
-            let mut one = one.as_object().cloned().unwrap_or_default();
+        let shown = conditions.iter().enumerate().map(|(place, condition)| {
+            let mut row = condition.as_object().cloned().unwrap_or_default();
             if let Some(wanted) = expected.and_then(|all| all.get(place)) {
-                one.retain(|key, _| wanted.contains_key(key));
+                row.retain(|key, _| wanted.contains_key(key));
                 for key in wanted.keys().filter(|key| key.as_str() != "resource") {
-                    one.entry(key.clone())
+                    row.entry(key.clone())
                         .or_insert_with(|| if key == "state" { "STATE_UNKNOWN".into() } else { "".into() });
                 }
             }
-            one
+            row
         });
         status_lines(&short(id), key, shown)
     }
@@ -438,7 +438,7 @@ impl ControllerCase<'_> {
     }
 }
 
-fn expected_status(of: &str, one: &ExpectedStatus) -> String {
+fn expected_status(type_name: &str, expected: &ExpectedStatus) -> String {
     let normal = |condition: &Map<String, Value>| {
         let mut condition = condition.clone();
         if let Some(state) = condition.get_mut("state") {
@@ -452,12 +452,12 @@ fn expected_status(of: &str, one: &ExpectedStatus) -> String {
         }
         condition
     };
-    status_lines(&format!("{of}/{}", one.name), &one.key, one.conditions.iter().map(normal))
+    status_lines(&format!("{type_name}/{}", expected.name), &expected.key, expected.conditions.iter().map(normal))
 }
 
 fn status_lines(what: &str, key: &str, conditions: impl Iterator<Item = Map<String, Value>>) -> String {
-    let sorted = |one: Map<String, Value>| one.into_iter().collect::<BTreeMap<_, _>>();
-    let lines: String = conditions.map(|one| format!("  {}\n", json!(sorted(one)))).collect();
+    let sorted = |fields: Map<String, Value>| fields.into_iter().collect::<BTreeMap<_, _>>();
+    let lines: String = conditions.map(|condition| format!("  {}\n", json!(sorted(condition)))).collect();
     format!("{what} under {key}:\n{lines}")
 }
 

@@ -104,9 +104,9 @@ impl Recordings {
 impl Recording {
     /// Makes a recording of host calls.
     pub(super) fn new(fixture: String, exchanges: &[Exchange], codec: &Codec) -> Self {
-        let call = |one: &Exchange| {
-            let ask = one.ask.json(codec);
-            match &one.answer {
+        let call = |exchange: &Exchange| {
+            let ask = exchange.ask.json(codec);
+            match &exchange.answer {
                 Ok(answer) => RecordedCall { ask, failure: None, answer: answer.json(codec) },
                 Err(Failure { code, message }) => RecordedCall {
                     ask,

@@ -51,9 +51,9 @@ impl StoredResources {
             }
         };
         let stored = Self { codec: codec.clone(), now, store: Mutex::default() };
-        for (place, one) in case.store.iter().enumerate() {
+        for (place, item) in case.store.iter().enumerate() {
             let what = format!("store[{place}]");
-            stored.put(codec.read(&what, one)?).map_err(|e| CaseError::field(what, e))?;
+            stored.put(codec.read(&what, item)?).map_err(|e| CaseError::field(what, e))?;
         }
         Ok(Arc::new(stored))
     }
@@ -97,26 +97,26 @@ impl StoredResources {
     }
 
     /// Lists the resources of a type in a tenancy, by a prefix of their names.
-    pub(super) fn list(&self, of: &pb::Type, within: &pb::Tenancy, prefix: &str) -> Vec<pb::Resource> {
-        let scope = self.codec.scope(&of.into());
+    pub(super) fn list(&self, resource_type: &pb::Type, within: &pb::Tenancy, prefix: &str) -> Vec<pb::Resource> {
+        let scope = self.codec.scope(&resource_type.into());
         let mut within = within.clone();
         scope.fill_query(&mut within);
         let unit =
             |wanted: &str, is: &str| wanted == WILDCARD || wanted == is || (wanted.is_empty() && is == "default");
-        let fits = |one: &&pb::Resource| {
-            let id = one.id.clone().unwrap_or_default();
-            let at = id.tenancy.unwrap_or_default();
-            is_type(one, of)
+        let fits = |resource: &&pb::Resource| {
+            let id = resource.id.clone().unwrap_or_default();
+            let tenancy = id.tenancy.unwrap_or_default();
+            is_type(resource, resource_type)
                 && id.name.starts_with(prefix)
-                && unit(&within.partition, &at.partition)
-                && unit(&within.namespace, &at.namespace)
+                && unit(&within.partition, &tenancy.partition)
+                && unit(&within.namespace, &tenancy.namespace)
         };
         self.store.lock().all().filter(fits).cloned().collect()
     }
 
     /// Returns the schema for the paths in queries.
-    pub(super) fn schema(&self, of: Option<&pb::Type>) -> Schema {
-        Schema::new(of.and_then(|of| self.codec.message(&of.into())))
+    pub(super) fn schema(&self, resource_type: Option<&pb::Type>) -> Schema {
+        Schema::new(resource_type.and_then(|resource_type| self.codec.message(&resource_type.into())))
     }
 
     /// Returns one page of a query's result.
@@ -124,9 +124,9 @@ impl StoredResources {
     /// # Errors
     /// The query is invalid.
     pub(super) fn find_all(&self, request: &SearchRequest) -> Result<SearchResponse, Error> {
-        let of = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
-        let candidates = self.list(&of, &request.tenancy.clone().unwrap_or_default(), &request.parent);
-        in_memory::search(candidates, request, &self.schema(Some(&of))).map_err(|e| refused(&e))
+        let resource_type = request.r#type.clone().ok_or_else(|| Error::invalid("type is required"))?;
+        let candidates = self.list(&resource_type, &request.tenancy.clone().unwrap_or_default(), &request.parent);
+        in_memory::search(candidates, request, &self.schema(Some(&resource_type))).map_err(|e| refused(&e))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_cli::{CliError, Style, Ui};
+use mortise_cli::{CliError, Exit, Style, Ui};
 use mortise_plugin_host::{LogLine, LookupHost, Plugin};
 use mortise_text::{Limits, Source, plain_documents};
 use serde_json::{Value, json};
@@ -73,12 +73,12 @@ impl Suite {
         let begun = Instant::now();
         let files = self.files()?;
         let offline = Offline::new(&self.component)?;
-        let manifest = offline.describe().await.map_err(|e| fault::load(&self.component, &e))?;
+        let manifest = offline.describe().await.map_err(|e| fault::load(&self.component, e))?;
         let mut codec = Codec::default();
         codec.add(&manifest);
         for other in &self.with {
-            let of = Offline::new(other)?.describe().await.map_err(|e| fault::load(other, &e))?;
-            codec.add(&of);
+            let manifest = Offline::new(other)?.describe().await.map_err(|e| fault::load(other, e))?;
+            codec.add(&manifest);
         }
         let codec = Arc::new(codec);
         let mut all = Vec::new();
@@ -104,7 +104,7 @@ impl Suite {
                 Err(_) if self.record => Recordings::default(),
                 Err(fault) => return Err(fault),
             };
-            let names: Vec<String> = cases.iter().map(|one| one.case.name.clone()).collect();
+            let names: Vec<String> = cases.iter().map(|case| case.case.name.clone()).collect();
             let mut new = false;
             for placed in cases {
                 let LocatedCase { line, case, invocation } = placed;
@@ -114,7 +114,7 @@ impl Suite {
                     continue;
                 }
                 let mut log = offline.sandbox.logs().follow();
-                let mut one = CaseResult {
+                let mut result = CaseResult {
                     file: file.clone(),
                     line,
                     name: case.name.clone(),
@@ -124,17 +124,17 @@ impl Suite {
                 };
                 match self.judge(&offline, &manifest.name, &codec, &case, &invocation, &mut recordings).await {
                     Ok((fuel, problem, was_recorded)) => {
-                        (one.fuel, one.problem) = (fuel, problem);
+                        (result.fuel, result.problem) = (fuel, problem);
                         new |= was_recorded;
                     }
-                    Err(what) => one.problem = Some(format!("the case cannot be run: {what}")),
+                    Err(what) => result.problem = Some(format!("the case cannot be run: {what}")),
                 }
                 while let Ok(line) = log.try_recv() {
-                    one.log.push(line);
+                    result.log.push(line);
                 }
-                let verdict = if one.problem.is_some() { "FAILED" } else { "ok" };
-                say(format!("test {file}: {} ... {verdict} ({} fuel)", one.name, grouped(one.fuel)))?;
-                results.push(one);
+                let verdict = if result.problem.is_some() { "FAILED" } else { "ok" };
+                say(format!("test {file}: {} ... {verdict} ({} fuel)", result.name, grouped(result.fuel)))?;
+                results.push(result);
             }
             if new {
                 recorded.push(recordings.store(path, &names)?);
@@ -156,7 +156,7 @@ impl Suite {
         })?;
         let is_cases = |path: &PathBuf| {
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            !hidden && path.extension().is_some_and(|of| of == "yaml" || of == "yml")
+            !hidden && path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
         };
         let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_cases).collect();
         files.sort();
@@ -240,25 +240,27 @@ impl Suite {
 fn read(path: &Path) -> Result<Vec<LocatedCase>, CliError> {
     let shown = path.display();
     let text = fs::read_to_string(path).map_err(fault::file("read", path))?;
-    let documents = plain_documents(Source { name: &shown.to_string(), text: &text }, &Limits::default())
-        .map_err(|e| fault::usage(e.to_string(), "fix the YAML there; documents are separated by `---`"))?;
+    let documents =
+        plain_documents(Source { name: &shown.to_string(), text: &text }, &Limits::default()).map_err(|e| {
+            CliError::because(Exit::Usage, e).remedy("fix the YAML there; documents are separated by `---`")
+        })?;
     let mut placed: Vec<LocatedCase> = Vec::new();
     for document in documents {
         let line = document.line;
-        let named = document.value.get("case").and_then(Value::as_str).map(|name| format!("case {name:?}: "));
+        let named = document.value.get("case").and_then(Value::as_str).map(|name| format!(": case {name:?}"));
         let named = named.unwrap_or_default();
-        let broken = |what: String| {
+        let broken = |what: &str| {
             fault::usage(
-                format!("{shown}:{line}: {named}{what}"),
+                format!("{shown}:{line}{named}{what}"),
                 "fix the case; docs/writing-plugins.md lists its fields",
             )
         };
         if !document.value.is_object() {
-            return Err(broken("a case is a map that begins with `case: NAME`".to_owned()));
+            return Err(broken(": a case is a map that begins with `case: NAME`"));
         }
-        let (case, invocation) = Case::read(&document.value).map_err(|e| broken(e.to_string()))?;
-        if let Some(other) = placed.iter().find(|one| one.case.name == case.name) {
-            return Err(broken(format!("the case at line {} has the same name", other.line)));
+        let (case, invocation) = Case::read(&document.value).map_err(|e| broken("").caused_by(e))?;
+        if let Some(other) = placed.iter().find(|other_case| other_case.case.name == case.name) {
+            return Err(broken(&format!(": the case at line {} has the same name", other.line)));
         }
         placed.push(LocatedCase { line, case, invocation });
     }
@@ -273,25 +275,25 @@ impl Summary {
 
     /// Number of cases that failed.
     pub(crate) fn failed(&self) -> usize {
-        self.results.iter().filter(|one| one.problem.is_some()).count()
+        self.results.iter().filter(|result| result.problem.is_some()).count()
     }
 
     /// The name of the first case that failed.
     pub(crate) fn first_failure(&self) -> Option<&str> {
-        self.results.iter().find(|one| one.problem.is_some()).map(|one| one.name.as_str())
+        self.results.iter().find(|result| result.problem.is_some()).map(|result| result.name.as_str())
     }
 
     /// Renders the failures with their reasons, and the counts.
     pub(crate) fn text(&self, ui: &Ui) -> String {
         let mut text = String::new();
-        let failures: Vec<_> = self.results.iter().filter(|one| one.problem.is_some()).collect();
+        let failures: Vec<_> = self.results.iter().filter(|result| result.problem.is_some()).collect();
         if !failures.is_empty() {
             text.push_str("\nfailures:\n");
         }
-        for one in &failures {
-            let heading = format!("---- {}:{}: {}", one.file, one.line, one.name);
+        for failure in &failures {
+            let heading = format!("---- {}:{}: {}", failure.file, failure.line, failure.name);
             text.push_str(&format!("\n{}\n", ui.paint(Style::Bold, &heading)));
-            for line in one.problem.iter().flat_map(|problem| problem.lines()) {
+            for line in failure.problem.iter().flat_map(|problem| problem.lines()) {
                 let style = match line.as_bytes().first() {
                     Some(b'+') => Style::Good,
                     Some(b'-') => Style::Bad,
@@ -300,8 +302,8 @@ impl Summary {
                 text.push_str(&ui.paint(style, line));
                 text.push('\n');
             }
-            let skipped = one.log.len().saturating_sub(LOG_LINES);
-            for line in one.log.iter().skip(skipped) {
+            let skipped = failure.log.len().saturating_sub(LOG_LINES);
+            for line in failure.log.iter().skip(skipped) {
                 text.push_str(&ui.paint(Style::Dim, &format!("log: {}", line.text())));
                 text.push('\n');
             }
@@ -322,20 +324,20 @@ impl Summary {
 
     /// Renders the same for programs.
     pub(crate) fn json(&self) -> Value {
-        let one = |one: &CaseResult| {
+        let result_json = |result_json: &CaseResult| {
             json!({
-                "file": one.file,
-                "line": one.line,
-                "case": one.name,
-                "ok": one.problem.is_none(),
-                "fuel": one.fuel,
-                "problem": one.problem,
-                "log": one.log.iter().map(|line| line.text()).collect::<Vec<_>>(),
+                "file": result_json.file,
+                "line": result_json.line,
+                "case": result_json.name,
+                "ok": result_json.problem.is_none(),
+                "fuel": result_json.fuel,
+                "problem": result_json.problem,
+                "log": result_json.log.iter().map(|line| line.text()).collect::<Vec<_>>(),
             })
         };
         json!({
             "plugin": self.plugin,
-            "cases": self.results.iter().map(one).collect::<Vec<_>>(),
+            "cases": self.results.iter().map(result_json).collect::<Vec<_>>(),
             "passed": self.ran() - self.failed(),
             "failed": self.failed(),
             "filtered": self.filtered,

@@ -23,8 +23,8 @@ pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resourc
             folder::remove_file(&dir, &folder::signature_name(&file))
         });
         let removed = removed.await;
-        let at = state.path(&source);
-        let fault = |e: std::io::Error| Error::internal(format!("removing {}: {e}", at.display()));
+        let path = state.path(&source);
+        let fault = |e: std::io::Error| Error::internal(format!("removing {}: {e}", path.display()));
         removed.map_err(std::io::Error::other).and_then(|removed| removed).map_err(fault)?;
         let shown = state.files.remove(&source).and_then(|known| known.shown);
         if let Some(shown) = shown.filter(|shown| shown != name) {

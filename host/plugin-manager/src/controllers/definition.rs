@@ -35,7 +35,7 @@ pub(crate) fn definition(
         Placement::Singleton => runtime::Placement::Singleton,
         Placement::EachServer => runtime::Placement::EachServer,
     };
-    let index = |of: &Gvk, decl: &IndexDecl| Index::new(decl.name.clone(), by(of, decl, registry));
+    let index = |gvk: &Gvk, decl: &IndexDecl| Index::new(decl.name.clone(), by(gvk, decl, registry));
     let managed = decl.manages.to_pb();
     let mut made = Definition::new(whole_name(plugin, &decl.name), managed.clone(), controller.clone())
         .placement(placement)
@@ -43,11 +43,11 @@ pub(crate) fn definition(
         .resync(Some(decl.resync))
         .backoff(Backoff::new(decl.backoff_base, decl.backoff_max))
         .quarantine_backoff(Backoff::new(quarantine_base, quarantine_max));
-    for one in &decl.indexes {
-        made = made.index(index(&decl.manages, one));
+    for declared in &decl.indexes {
+        made = made.index(index(&decl.manages, declared));
     }
     for watch in &decl.watches {
-        let indexes = watch.indexes.iter().map(|one| index(&watch.of, one)).collect();
+        let indexes = watch.indexes.iter().map(|decl| index(&watch.of, decl)).collect();
         let mapper = match &watch.mapper {
             Mapper::Owner => runtime::Mapper::Owner,
             Mapper::SameName => runtime::Mapper::SameName,
@@ -65,15 +65,15 @@ pub(crate) fn definition(
 }
 
 /// The keys of an index of a type.
-fn by(of: &Gvk, decl: &IndexDecl, registry: &Arc<ArcSwap<Registry>>) -> By {
+fn by(gvk: &Gvk, decl: &IndexDecl, registry: &Arc<ArcSwap<Registry>>) -> By {
     let keys = |values: Vec<String>| values.iter().map(|value| IndexKey::text(value)).collect();
     let decl = decl.clone();
     match &decl.by {
         IndexBy::Owner => By::Owner,
-        IndexBy::Reference(path) => By::References(references(of, path, registry)),
+        IndexBy::Reference(path) => By::References(references(gvk, path, registry)),
         IndexBy::Value(path) => {
             let path = path.clone();
-            let found = Resolved::new(of, registry, move |message| path.values(message));
+            let found = Resolved::new(gvk, registry, move |message| path.values(message));
             By::Keys(Arc::new(move |resource| {
                 decl.values(resource, |_, data| found.with(|field: &FieldValues| field.read(data))).map(keys)
             }))
@@ -86,15 +86,15 @@ fn by(of: &Gvk, decl: &IndexDecl, registry: &Arc<ArcSwap<Registry>>) -> By {
 
 /// The references in a field of a type. Parts of the tenancy that a reference leaves out are completed, as in `plugin
 /// test`.
-fn references(of: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> runtime::References {
+fn references(gvk: &Gvk, path: &DataPath, registry: &Arc<ArcSwap<Registry>>) -> runtime::References {
     let path = path.clone();
-    let found = Resolved::new(of, registry, move |message| path.references(message));
+    let found = Resolved::new(gvk, registry, move |message| path.references(message));
     let registry = registry.clone();
     Arc::new(move |resource: &pb::Resource| {
         let (Some(data), Some(holder)) = (&resource.data, &resource.id) else { return Ok(Vec::new()) };
         let registry = registry.load();
         let complete = |mut reference: pb::Reference| {
-            let target = reference.r#type.as_ref().and_then(|of| registry.resolve(of).ok());
+            let target = reference.r#type.as_ref().and_then(|resource_type| registry.resolve(resource_type).ok());
             let scope = target.map_or(Scope::Undefined, |target| target.scope);
             reference.tenancy = scope.referent(&reference, holder).tenancy;
             reference
@@ -116,30 +116,30 @@ struct Resolved<T> {
 
 impl<T> Resolved<T> {
     fn new(
-        of: &Gvk,
+        gvk: &Gvk,
         registry: &Arc<ArcSwap<Registry>>,
         find: impl Fn(&MessageDescriptor) -> Result<T, DataPathError> + Send + Sync + 'static,
     ) -> Self {
-        Self { of: of.clone(), registry: registry.clone(), find: Box::new(find), found: Mutex::default() }
+        Self { of: gvk.clone(), registry: registry.clone(), find: Box::new(find), found: Mutex::default() }
     }
 
     /// Calls `act` with the part.
     fn with<R>(&self, act: impl FnOnce(&T) -> Result<R, DataPathError>) -> Result<R, ReconcileError> {
-        let at = |fault: DataPathError| ReconcileError::because(format!("type {}: {fault}", self.of), fault);
+        let type_fault = |fault: DataPathError| ReconcileError::because(format!("type {}: {fault}", self.of), fault);
         let registry = self.registry.load();
         let kind = registry
             .resolve(&self.of.to_pb())
             .map_err(|e| ReconcileError::because(format!("type {}: {e}", self.of), e))?;
         let mut found = self.found.lock();
         let resolved = match &*found {
-            Some((of, resolved)) if Arc::ptr_eq(of, kind) => resolved.clone(),
+            Some((known, resolved)) if Arc::ptr_eq(known, kind) => resolved.clone(),
             _ => {
-                let resolved = Arc::new((self.find)(kind.schema.message()).map_err(at)?);
+                let resolved = Arc::new((self.find)(kind.schema.message()).map_err(type_fault)?);
                 found.insert((kind.clone(), resolved)).1.clone()
             }
         };
         drop(found);
-        act(&resolved).map_err(at)
+        act(&resolved).map_err(type_fault)
     }
 }
 

@@ -55,8 +55,8 @@ impl Authorizer for Identity {
         !permission.starts_with("operator:")
     }
 
-    fn effect(&self, verb: Verb, of: IdRef<'_>, _name: Option<&str>) -> Effect {
-        let is_acl = types::token().is_of(of) || types::policy().is_of(of);
+    fn effect(&self, verb: Verb, id: IdRef<'_>, _name: Option<&str>) -> Effect {
+        let is_acl = types::token().is_of(id) || types::policy().is_of(id);
         match verb {
             Verb::Write | Verb::Delete if is_acl => Effect::Deny,
             _ => Effect::Allow,
@@ -129,8 +129,8 @@ impl Client {
 
 /// Adds the values of a resource's redacted fields, of any plugin.
 pub(crate) fn note_secrets(service: &ResourceService, resource: &pb::Resource, secrets: &mut Secrets) {
-    let Some(of) = resource.id.as_ref().and_then(|id| id.r#type.as_ref()) else { return };
-    if let Some(Owner::Plugin(plugin)) = service.types().get(of).map(|found| &found.owner) {
+    let Some(resource_type) = resource.id.as_ref().and_then(|id| id.r#type.as_ref()) else { return };
+    if let Some(Owner::Plugin(plugin)) = service.types().get(resource_type).map(|found| &found.owner) {
         plugin.manifest().note_secrets(resource, secrets);
     }
 }
@@ -148,12 +148,12 @@ impl ReconcilerHost for Client {
 
     async fn list(
         &self,
-        of: pb::Type,
+        resource_type: pb::Type,
         within: pb::Tenancy,
         name_prefix: String,
         each: EachResource<'_>,
     ) -> Result<(), Failure> {
-        let request = pb::ListRequest { r#type: Some(of), tenancy: Some(within), name_prefix };
+        let request = pb::ListRequest { r#type: Some(resource_type), tenancy: Some(within), name_prefix };
         self.shared.service.list_each(&self.caller, request, |resource| each(&resource)).await
     }
 
@@ -204,21 +204,26 @@ impl ReconcilerHost for Client {
         Ok(UpdateResponse { resource: Some(resource), ..answer })
     }
 
-    async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure> {
+    async fn cache_get(
+        &self,
+        resource_type: pb::Type,
+        index: String,
+        key: CacheKey,
+    ) -> Result<Option<pb::Resource>, Failure> {
         let key = index_key(&index, &key, true);
-        let found = self.context.cache().get_by(&of, &index, &key).map_err(unknown)?;
+        let found = self.context.cache().get_by(&resource_type, &index, &key).map_err(unknown)?;
         found.map(|resource| resource.decode().map_err(undecodable)).transpose()
     }
 
     async fn cache_list(
         &self,
-        of: pb::Type,
+        resource_type: pb::Type,
         index: String,
         key: CacheKey,
         each: EachResource<'_>,
     ) -> Result<(), Failure> {
         let key = index_key(&index, &key, false);
-        let found = self.context.cache().list(&of, &index, &key).map_err(unknown)?;
+        let found = self.context.cache().list(&resource_type, &index, &key).map_err(unknown)?;
         found.iter().try_for_each(|resource| each(&resource.decode().map_err(undecodable)?))
     }
 
@@ -294,10 +299,10 @@ mod tests {
 
     #[test]
     fn identities_differ() {
-        let (one, other) = (Identity::new("demo/artists"), Identity::new("demo/albums"));
-        assert_eq!(one.caller(), "controller demo/artists");
-        assert_ne!(one.fingerprint(), other.fingerprint());
-        assert_eq!(one.fingerprint(), Identity::new("demo/artists").fingerprint());
+        let (identity, other) = (Identity::new("demo/artists"), Identity::new("demo/albums"));
+        assert_eq!(identity.caller(), "controller demo/artists");
+        assert_ne!(identity.fingerprint(), other.fingerprint());
+        assert_eq!(identity.fingerprint(), Identity::new("demo/artists").fingerprint());
     }
 
     #[test]

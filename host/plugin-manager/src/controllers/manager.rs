@@ -128,8 +128,9 @@ impl ControllerManager {
         for status in self.0.controllers.statuses() {
             let about = match status.name.split_once('/') {
                 None => {
-                    let of = if &*status.name == "ownership" { types::ownership_check() } else { types::tombstone() };
-                    ControllerDetails { plugin: "", manages: of.to_pb(), watches: Vec::new() }
+                    let resource_type =
+                        if &*status.name == "ownership" { types::ownership_check() } else { types::tombstone() };
+                    ControllerDetails { plugin: "", manages: resource_type.to_pb(), watches: Vec::new() }
                 }
                 Some((plugin, name)) => {
                     let declared = registry.plugin(plugin).map(|p| &p.manifest().controllers);

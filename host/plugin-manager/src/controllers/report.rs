@@ -67,9 +67,13 @@ pub(crate) fn report(status: Status, about: ControllerDetails<'_>) -> data::Cont
 /// resource.
 fn failure(error: &RecentError, manages: &pb::Type, types: &[pb::Type]) -> data::ReconcileError {
     let reconciling = &*error.place == "reconcile";
-    let of = if reconciling { Some(manages) } else { types.iter().find(|of| error.place.ends_with(&gvk(of))) };
+    let resource_type = if reconciling {
+        Some(manages)
+    } else {
+        types.iter().find(|resource_type| error.place.ends_with(&gvk(resource_type)))
+    };
     data::ReconcileError {
-        id: of.map(|of| error.key.id(of, None)),
+        id: resource_type.map(|resource_type| error.key.id(resource_type, None)),
         message: if reconciling { error.message.clone() } else { format!("{}: {}", error.place, error.message) },
         count: error.count,
         first: Some(timestamp(error.first)),
@@ -84,6 +88,6 @@ fn duration(length: Duration) -> prost_types::Duration {
     }
 }
 
-fn timestamp(at: SystemTime) -> prost_types::Timestamp {
-    at.into()
+fn timestamp(time: SystemTime) -> prost_types::Timestamp {
+    time.into()
 }

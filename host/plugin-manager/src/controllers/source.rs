@@ -58,8 +58,8 @@ impl SharedCopies {
 
 #[async_trait]
 impl Source for ServiceSource {
-    async fn watch(&self, of: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
-        let following = self.service.watch_type(of).await.map_err(SourceError::new)?;
+    async fn watch(&self, resource_type: &pb::Type) -> Result<Box<dyn Watch>, SourceError> {
+        let following = self.service.watch_type(resource_type).await.map_err(SourceError::new)?;
         Ok(Box::new(Followed { following, shared: self.shared.clone() }))
     }
 }

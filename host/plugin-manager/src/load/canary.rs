@@ -267,7 +267,7 @@ async fn upgrade(plugin: &Arc<Plugin>, decl: &TypeDecl, since: u32, data: Vec<u8
     match Call::new(plugin.clone(), Arc::new(AllowAll)).upgrade(decl.gvk.to_pb(), since, data).await? {
         UpgradeReply::Data(data) => Ok(data),
         UpgradeReply::Refused(diagnostics) => {
-            let words: Vec<_> = diagnostics.into_iter().map(|one| one.summary).collect();
+            let words: Vec<_> = diagnostics.into_iter().map(|diagnostic| diagnostic.summary).collect();
             Err(Unfit::Refused { since, why: words.join("; ") })
         }
     }

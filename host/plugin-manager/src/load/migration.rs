@@ -28,9 +28,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The types as served now, marked if resources of an older schema version may be stored.
 pub(crate) fn mark_for_upgrade(mut now: Vec<data::PluginType>, before: &[data::PluginType]) -> Vec<data::PluginType> {
-    for one in &mut now {
-        let known = before.iter().find(|known| known.r#type == one.r#type);
-        one.upgrading = known.is_some_and(|known| known.upgrading || known.schema_version < one.schema_version);
+    for entry in &mut now {
+        let known = before.iter().find(|known| known.r#type == entry.r#type);
+        entry.upgrading = known.is_some_and(|known| known.upgrading || known.schema_version < entry.schema_version);
     }
     now
 }
@@ -40,7 +40,7 @@ impl ManagerState {
     pub(crate) fn migrate(&mut self, name: &str, old: Option<Weak<Plugin>>) {
         let data = &self.managed(name).record.data;
         let marked: Vec<_> =
-            data.types.iter().filter(|one| one.upgrading).filter_map(|one| one.r#type.clone()).collect();
+            data.types.iter().filter(|name| name.upgrading).filter_map(|name| name.r#type.clone()).collect();
         if marked.is_empty() {
             return;
         }
@@ -65,9 +65,9 @@ impl ManagerState {
             return;
         }
         let mut changed = false;
-        for one in &mut self.managed(&done.plugin).record.data.types {
-            if one.upgrading && one.r#type.as_ref().is_some_and(|t| done.types.contains(t)) {
-                one.upgrading = false;
+        for name in &mut self.managed(&done.plugin).record.data.types {
+            if name.upgrading && name.r#type.as_ref().is_some_and(|t| done.types.contains(t)) {
+                name.upgrading = false;
                 changed = true;
             }
         }
@@ -85,16 +85,16 @@ async fn store_upgraded(
     marked: Vec<pb::Type>,
 ) -> Vec<pb::Type> {
     let mut done = Vec::new();
-    for one in marked {
-        let kind = registry.load().get(&one).cloned();
+    for marked_name in marked {
+        let kind = registry.load().get(&marked_name).cloned();
         let Some(kind) = kind.filter(|kind| kind.owner.plugin().is_some_and(|plugin| plugin.digest() == digest)) else {
             continue;
         };
-        let name = types::gvk(&one);
+        let name = types::gvk(&marked_name);
         match service.upgrade_stored(&kind, MAX_NAMED_OBJECTS).await {
             Ok(report) if report.failures.is_empty() => {
                 tracing::info!(r#type = name, upgraded = report.older, of = report.seen, "stored data is upgraded");
-                done.push(one);
+                done.push(marked_name);
             }
             Ok(report) => tracing::error!(
                 r#type = name,

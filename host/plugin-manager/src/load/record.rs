@@ -186,14 +186,14 @@ fn healthy(plugin: Option<&Arc<Plugin>>) -> Condition {
 
 /// The grants that a plugin asks for, with those that it has.
 fn requests_shown(requests: &GrantRequests, grants: &Grants) -> data::PluginRequests {
-    let one = |request: &GrantRequest| data::PluginRequest {
+    let to_data = |request: &GrantRequest| data::PluginRequest {
         grant: request.grant.to_string(),
         reason: request.reason.clone(),
         granted: grants.includes(&request.grant),
     };
     let unrequested = grants.iter().filter(|grant| !requests.is_requested(grant));
     data::PluginRequests {
-        requests: requests.iter().map(one).collect(),
+        requests: requests.iter().map(to_data).collect(),
         unrequested: unrequested.map(|grant| grant.to_string()).collect(),
     }
 }

@@ -98,17 +98,18 @@ impl ManagerState {
             return Err(Failure::new(Stage::Checking, "NameTaken", what));
         }
         let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), request.bytes.clone());
-        let (at, limit) = (self.path(file), self.sandbox.limits().component_bytes);
+        let (file_path, limit) = (self.path(file), self.sandbox.limits().component_bytes);
         let signature = decision.signature().map(str::to_owned);
-        let path = at.clone();
+        let path = file_path.clone();
         let put = tokio::task::spawn_blocking(move || {
             let before = (Stamp::of_plugin(&path), FormerContent::read(&path, limit));
             folder::put_plugin(&dir, &name, Some(&content), signature.as_deref()).map(|()| before)
         });
-        let fault = |e: io::Error| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", at.display()));
+        let fault =
+            |e: io::Error| Failure::new(Stage::Checking, "HostFault", format!("writing {}: {e}", file_path.display()));
         let (stamp, content) = put.await.map_err(io::Error::other).and_then(|put| put).map_err(fault)?;
         let known = self.files.get(file).cloned();
-        self.file(file).installed(Stamp::of_plugin(&at), request.digest.clone());
+        self.file(file).installed(Stamp::of_plugin(&file_path), request.digest.clone());
         Ok(ReplacedFile { content, stamp, known })
     }
 
@@ -116,7 +117,7 @@ impl ManagerState {
     /// the rejected component stays.
     pub(crate) async fn put_back(&mut self, file: &str, replaced: ReplacedFile) {
         let ReplacedFile { content, stamp, known } = replaced;
-        let (dir, name, at) = (self.options.plugin_dir.clone(), file.to_owned(), self.path(file));
+        let (dir, name, path) = (self.options.plugin_dir.clone(), file.to_owned(), self.path(file));
         let put = tokio::task::spawn_blocking(move || match content {
             Some(content) => content.put_back(&dir, &name),
             None => Err(io::Error::other("it could not be read before it was replaced")),
@@ -125,14 +126,14 @@ impl ManagerState {
             tracing::error!(
                 "{} holds a rejected component, and its former content cannot be restored: {e}; put a valid component \
                  there, or remove the file",
-                at.display()
+                path.display()
             );
             self.file(file).rejected();
             return;
         }
         match known {
             Some(mut known) => {
-                known.put_back(stamp, Stamp::of_plugin(&at));
+                known.put_back(stamp, Stamp::of_plugin(&path));
                 self.files.insert(file.to_owned(), known);
             }
             None => drop(self.files.remove(file)),

@@ -202,12 +202,12 @@ impl ManagerState {
         for (name, data) in records {
             let conditions =
                 self.resources.resource(&name).and_then(|r| r.status.get(STATUS_KEY)).map(|s| &s.conditions);
-            let of = |kind: &str| {
+            let find = |kind: &str| {
                 conditions
                     .and_then(|all| all.iter().find(|c| c.r#type == kind).cloned())
                     .unwrap_or_else(|| condition(kind, State::Unknown, "NotLoaded", ""))
             };
-            let record = PluginRecord { loaded: of("Loaded"), healthy: of("Healthy"), data };
+            let record = PluginRecord { loaded: find("Loaded"), healthy: find("Healthy"), data };
             self.plugins.insert(name, ManagedPlugin::restore(record));
         }
     }

@@ -45,9 +45,9 @@ fn shown(t: &ResourceType, upgrading: bool) -> data::PluginType {
 }
 
 /// Whether a comparison of stored objects gives the same result for both.
-pub(crate) fn same_comparison(one: &[data::PluginType], other: &[data::PluginType]) -> bool {
+pub(crate) fn same_comparison(left: &[data::PluginType], other: &[data::PluginType]) -> bool {
     let alike = |(a, b): (&data::PluginType, &data::PluginType)| {
         a.r#type == b.r#type && a.scope == b.scope && a.schema_version == b.schema_version
     };
-    one.len() == other.len() && one.iter().zip(other).all(alike)
+    left.len() == other.len() && left.iter().zip(other).all(alike)
 }

@@ -223,18 +223,20 @@ mod tests {
 
     #[test]
     fn a_file_settles_is_passed_over_while_it_loads_and_is_quiet_afterwards() {
-        let (one, other) = stamps();
+        let (stamp, other) = stamps();
         let mut file = PluginFile::default();
         let look = |file: &mut PluginFile, now, settle| file.observe(now, settle, SETTLE);
-        assert!(matches!(look(&mut file, Some(one), SETTLE), Observation::Wait(_)));
-        assert!(matches!(look(&mut file, Some(one), Duration::ZERO), Observation::Changed(now, _) if now == Some(one)));
+        assert!(matches!(look(&mut file, Some(stamp), SETTLE), Observation::Wait(_)));
+        assert!(
+            matches!(look(&mut file, Some(stamp), Duration::ZERO), Observation::Changed(now, _) if now == Some(stamp))
+        );
         file.load_begins();
         assert_eq!(look(&mut file, Some(other), Duration::ZERO), Observation::Nothing);
-        file.was_read(one, Some("1"));
+        file.was_read(stamp, Some("1"));
         assert!(file.is_loading("1") && !file.is_loading("2"));
         file.loaded();
         assert!(file.holds("1"));
-        assert_eq!(look(&mut file, Some(one), Duration::ZERO), Observation::Nothing);
+        assert_eq!(look(&mut file, Some(stamp), Duration::ZERO), Observation::Nothing);
         assert!(
             matches!(look(&mut file, Some(other), SETTLE), Observation::Wait(_)),
             "the file changed while it was loading"
@@ -251,40 +253,40 @@ mod tests {
 
     #[test]
     fn an_incomplete_file_is_read_again_when_it_changes_or_its_time_is_over() {
-        let (one, other) = stamps();
+        let (stamp, other) = stamps();
         let mut file = PluginFile::default();
         file.load_begins();
-        file.is_incomplete(one, Instant::now());
-        assert!(matches!(file.observe(Some(one), Duration::ZERO, SETTLE), Observation::Wait(_)));
-        assert!(matches!(file.observe(Some(one), SETTLE, Duration::ZERO), Observation::Changed(..)));
+        file.is_incomplete(stamp, Instant::now());
+        assert!(matches!(file.observe(Some(stamp), Duration::ZERO, SETTLE), Observation::Wait(_)));
+        assert!(matches!(file.observe(Some(stamp), SETTLE, Duration::ZERO), Observation::Changed(..)));
         assert!(matches!(file.observe(Some(other), Duration::ZERO, SETTLE), Observation::Changed(..)));
     }
 
     #[test]
     fn what_was_refused_is_tried_again_at_once_and_what_serves_is_not() {
-        let (one, _) = stamps();
+        let (stamp, _) = stamps();
         let mut file = PluginFile::default();
-        file.was_read(one, Some("1"));
+        file.was_read(stamp, Some("1"));
         file.rejected();
         assert!(!file.holds("1"));
-        assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
+        assert_eq!(file.observe(Some(stamp), SETTLE, SETTLE), Observation::Nothing);
         file.retry_if_rejected();
-        assert!(matches!(file.observe(Some(one), SETTLE, SETTLE), Observation::Changed(..)));
-        file.skip(one);
-        assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
+        assert!(matches!(file.observe(Some(stamp), SETTLE, SETTLE), Observation::Changed(..)));
+        file.skip(stamp);
+        assert_eq!(file.observe(Some(stamp), SETTLE, SETTLE), Observation::Nothing);
         file.loaded();
         file.retry_if_rejected();
-        assert_eq!(file.observe(Some(one), SETTLE, SETTLE), Observation::Nothing);
+        assert_eq!(file.observe(Some(stamp), SETTLE, SETTLE), Observation::Nothing);
     }
 
     #[test]
     fn one_that_was_put_back_has_not_changed_unless_it_had_before() {
-        let (one, other) = stamps();
+        let (stamp, other) = stamps();
         let mut file = PluginFile::default();
-        file.installed(Some(one), "1".to_owned());
-        file.put_back(Some(one), Some(other));
+        file.installed(Some(stamp), "1".to_owned());
+        file.put_back(Some(stamp), Some(other));
         assert_eq!(file.observe(Some(other), SETTLE, SETTLE), Observation::Nothing);
-        file.put_back(Some(one), Some(one));
-        assert!(matches!(file.observe(Some(one), SETTLE, SETTLE), Observation::Wait(_)));
+        file.put_back(Some(stamp), Some(stamp));
+        assert!(matches!(file.observe(Some(stamp), SETTLE, SETTLE), Observation::Wait(_)));
     }
 }

@@ -164,10 +164,10 @@ impl ControllerGuest {
         instance: &Instance,
     ) -> wasmtime::Result<Self> {
         Ok(Self {
-            controlling: exports.controlling.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
-            mapping: exports.mapping.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
-            initializing: exports.initializing.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
-            importing: exports.importing.as_ref().map(|of| of.load(&mut *store, instance)).transpose()?,
+            controlling: exports.controlling.as_ref().map(|export| export.load(&mut *store, instance)).transpose()?,
+            mapping: exports.mapping.as_ref().map(|export| export.load(&mut *store, instance)).transpose()?,
+            initializing: exports.initializing.as_ref().map(|export| export.load(&mut *store, instance)).transpose()?,
+            importing: exports.importing.as_ref().map(|export| export.load(&mut *store, instance)).transpose()?,
         })
     }
 }
@@ -288,11 +288,11 @@ impl Export for Plan {
         let plans = guest.exports.planning.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
         let planning = plans.mortise_plugin_planning();
         let Self { input, prior, kept } = self;
-        let said = planning.call_plan(&mut *store, &input, prior.as_ref(), kept.as_deref()).await?;
+        let planned = planning.call_plan(&mut *store, &input, prior.as_ref(), kept.as_deref()).await?;
         Ok(PlanReply {
-            predicted: said.predicted.map(|bytes| check_size(bytes, store)).transpose()?,
-            replace: said.replace.into_iter().map(field_path).collect(),
-            diagnostics: diagnostics(said.diagnostics),
+            predicted: planned.predicted.map(|bytes| check_size(bytes, store)).transpose()?,
+            replace: planned.replace.into_iter().map(field_path).collect(),
+            diagnostics: diagnostics(planned.diagnostics),
         })
     }
 }
@@ -455,6 +455,10 @@ fn new_resource_reply(
     Ok(NewResourceReply::Made { resource: check_size(resource, store)?, kept })
 }
 
-fn type_name(of: pb::Type) -> bindings::types::TypeName {
-    bindings::types::TypeName { group: of.group, group_version: of.group_version, kind: of.kind }
+fn type_name(resource_type: pb::Type) -> bindings::types::TypeName {
+    bindings::types::TypeName {
+        group: resource_type.group,
+        group_version: resource_type.group_version,
+        kind: resource_type.kind,
+    }
 }

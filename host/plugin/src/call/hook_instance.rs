@@ -87,14 +87,14 @@ impl HookInstance {
     ) -> Result<Self, HookError> {
         let (limits, reporter) = (&component.limits, &component.reporter);
         let until = Instant::now() + limits.deadline() + limits.max_delay();
-        let permit = async |of: &Arc<Semaphore>| {
-            if let Ok(permit) = of.clone().try_acquire_owned() {
+        let permit = async |semaphore: &Arc<Semaphore>| {
+            if let Ok(permit) = semaphore.clone().try_acquire_owned() {
                 return Some(permit);
             }
             if !waits {
                 return None;
             }
-            tokio::time::timeout_at(until.into(), of.clone().acquire_owned()).await.ok()?.ok()
+            tokio::time::timeout_at(until.into(), semaphore.clone().acquire_owned()).await.ok()?.ok()
         };
         // Turns are always taken before slots, and a holder of a slot waits for nothing; so slots come back, and the
         // two cannot deadlock.

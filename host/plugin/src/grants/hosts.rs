@@ -283,9 +283,9 @@ mod tests {
         // For each pattern, the positions of the other patterns that it includes.
         let includes: [&[usize]; 9] =
             [&[1, 2, 3, 4, 5, 6, 7, 8], &[2, 3, 4, 5, 7], &[3, 4], &[4], &[], &[], &[], &[], &[]];
-        for (one, (text, ..)) in PATTERNS.iter().enumerate() {
+        for (index, (text, ..)) in PATTERNS.iter().enumerate() {
             for (other, (narrower, ..)) in PATTERNS.iter().enumerate() {
-                let expected = one == other || includes[one].contains(&other);
+                let expected = index == other || includes[index].contains(&other);
                 assert_eq!(pattern(text).includes(&pattern(narrower)), expected, "{text} includes {narrower}");
             }
         }

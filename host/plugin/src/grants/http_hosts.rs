@@ -63,7 +63,7 @@ impl Target {
 
 impl Scheme {
     fn read(text: &str) -> Option<Self> {
-        [Self::Http, Self::Https].into_iter().find(|one| text.eq_ignore_ascii_case(one.name()))
+        [Self::Http, Self::Https].into_iter().find(|scheme| text.eq_ignore_ascii_case(scheme.name()))
     }
 
     const fn name(self) -> &'static str {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_includes_what() {
-        for (one, other, includes) in [
+        for (left, other, includes) in [
             ("*", "https://*", true),
             ("*", "http://*", false),
             ("http://*", "*", false),
@@ -202,7 +202,7 @@ mod tests {
             ("*.example.org", "*", false),
             ("api.example.org", "*", false),
         ] {
-            assert_eq!(entry(one).includes(&entry(other)), includes, "{one} {other}");
+            assert_eq!(entry(left).includes(&entry(other)), includes, "{left} {other}");
         }
     }
 

@@ -115,10 +115,10 @@ impl TypePattern {
 
     /// Whether this pattern covers a type.
     #[must_use]
-    pub fn covers(&self, of: &Gvk) -> bool {
-        self.group == of.group
-            && self.group_version == of.group_version
-            && self.kind.as_ref().is_none_or(|kind| *kind == of.kind)
+    pub fn covers(&self, gvk: &Gvk) -> bool {
+        self.group == gvk.group
+            && self.group_version == gvk.group_version
+            && self.kind.as_ref().is_none_or(|kind| *kind == gvk.kind)
     }
 }
 
@@ -198,23 +198,23 @@ impl Permit {
     }
 
     /// Whether a type may be read.
-    pub(crate) fn reads(&self, of: &Gvk) -> bool {
-        let granted = |grants: &[TypePattern]| grants.iter().any(|granted| granted.covers(of));
-        self.own.contains(of)
+    pub(crate) fn reads(&self, gvk: &Gvk) -> bool {
+        let granted = |grants: &[TypePattern]| grants.iter().any(|granted| granted.covers(gvk));
+        self.own.contains(gvk)
             || ((granted(&self.grants.read) || granted(&self.grants.write))
-                && (self.watched.contains(of) || self.requests_allow(|requests| requests.reads(of))))
+                && (self.watched.contains(gvk) || self.requests_allow(|requests| requests.reads(gvk))))
     }
 
     /// Whether a type may be written. A write answers the stored resource, so it includes reading.
-    pub(crate) fn writes(&self, of: &Gvk) -> bool {
-        let granted = || self.grants.write.iter().any(|granted| granted.covers(of));
-        self.own.contains(of) || (granted() && self.requests_allow(|requests| requests.writes(of)))
+    pub(crate) fn writes(&self, gvk: &Gvk) -> bool {
+        let granted = || self.grants.write.iter().any(|granted| granted.covers(gvk));
+        self.own.contains(gvk) || (granted() && self.requests_allow(|requests| requests.writes(gvk)))
     }
 
     /// Whether a resource may be read.
     pub(crate) fn reads_resource(&self, resource: &pb::Resource) -> bool {
-        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
-        of.is_some_and(|of| self.reads(&of.into()))
+        let resource_type = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+        resource_type.is_some_and(|resource_type| self.reads(&resource_type.into()))
     }
 
     /// Whether an HTTP request may go to `target`.
@@ -248,14 +248,14 @@ impl Permit {
     }
 
     /// Next step for a type that may not be read, or not be written.
-    pub(crate) fn remedy(&self, of: &Gvk, list: TypeGrant) -> String {
+    pub(crate) fn remedy(&self, gvk: &Gvk, list: TypeGrant) -> String {
         let (list, asked) = match list {
             TypeGrant::Read => {
-                ("read", self.watched.contains(of) || self.requests_allow(|requests| requests.reads(of)))
+                ("read", self.watched.contains(gvk) || self.requests_allow(|requests| requests.reads(gvk)))
             }
-            TypeGrant::Write => ("write", self.requests_allow(|requests| requests.writes(of))),
+            TypeGrant::Write => ("write", self.requests_allow(|requests| requests.writes(gvk))),
         };
-        self.remedy_for(asked, &format!("{list} = [\"{of}\"]"))
+        self.remedy_for(asked, &format!("{list} = [\"{gvk}\"]"))
     }
 
     /// Next step for a host that HTTP requests may not go to.
@@ -311,11 +311,11 @@ mod tests {
     fn a_pattern_covers_a_kind_or_all_of_them() {
         let (artist, album) = (Gvk::new("demo", "v2", "Artist"), Gvk::new("demo", "v2", "Album"));
         let older = Gvk::new("demo", "v1", "Artist");
-        let one = pattern("demo.v2.Artist").unwrap();
-        assert!(one.covers(&artist) && !one.covers(&album) && !one.covers(&older));
+        let exact = pattern("demo.v2.Artist").unwrap();
+        assert!(exact.covers(&artist) && !exact.covers(&album) && !exact.covers(&older));
         let all = pattern("demo.v2.*").unwrap();
         assert!(all.covers(&artist) && all.covers(&album) && !all.covers(&older));
-        assert_eq!((one.to_string(), all.to_string()), ("demo.v2.Artist".into(), "demo.v2.*".into()));
+        assert_eq!((exact.to_string(), all.to_string()), ("demo.v2.Artist".into(), "demo.v2.*".into()));
     }
 
     #[test]
@@ -391,31 +391,33 @@ mod tests {
         };
         let watched = Gvk::new("w", "v1", "Watched");
         let permit = Permit::new("p", Vec::new(), vec![watched.clone()], Some(requests.clone()), grants.clone());
-        let of = |group, kind| Gvk::new(group, "v1", kind);
+        let gvk = |group, kind| Gvk::new(group, "v1", kind);
         assert!(permit.directory("both").is_some() && permit.secret("both").is_some());
         assert!(permit.directory("granted").is_none() && permit.directory("asked").is_none());
         assert!(permit.secret("granted").is_none());
         let sends = |host| permit.sends_to(&Target::read("https", host).unwrap());
         assert!(sends("a.example.net") && !sends("b.example.org") && !sends("c.example.net"));
         // Asked for everywhere, and granted in few places.
-        let plain = |at| permit.sends_to(&Target::read("http", at).unwrap());
+        let plain = |address| permit.sends_to(&Target::read("http", address).unwrap());
         assert!(plain("192.0.2.7:8080") && !plain("192.0.2.8:8080") && !plain("a.example.net"));
-        let connects = |at| permit.connects_to(&HostPort::read(at, None).unwrap());
+        let connects = |address| permit.connects_to(&HostPort::read(address, None).unwrap());
         assert!(connects("db.internal:5432") && connects("a.example.net:22"));
         assert!(!connects("db.internal:5433") && !connects("example.net:22") && !connects("192.0.2.7:22"));
         let remedy = permit.tcp_remedy(&HostPort::read("192.0.2.7:22", None).unwrap());
         assert_eq!(remedy, "grant it with plugin.p.grants.tcp = [\"192.0.2.7:22\"] in config.toml");
-        assert!(permit.reads(&of("edge", "Route")) && !permit.reads(&of("edge", "Other")));
+        assert!(permit.reads(&gvk("edge", "Route")) && !permit.reads(&gvk("edge", "Other")));
         assert!(!permit.reads(&Gvk::new("demo", "v2", "Artist")), "granted, and not asked for");
         assert!(
-            permit.reads(&of("edge", "Gateway")) && !permit.writes(&of("edge", "Gateway")),
+            permit.reads(&gvk("edge", "Gateway")) && !permit.writes(&gvk("edge", "Gateway")),
             "asked for reading alone"
         );
-        assert!(permit.writes(&of("mesh", "Proxy")) && !permit.writes(&of("mesh", "Other")));
+        assert!(permit.writes(&gvk("mesh", "Proxy")) && !permit.writes(&gvk("mesh", "Other")));
         assert!(permit.reads(&watched), "a watch asks for its type");
-        assert!(permit.remedy(&of("mesh", "Other"), TypeGrant::Write).contains("does not ask for it"));
+        assert!(permit.remedy(&gvk("mesh", "Other"), TypeGrant::Write).contains("does not ask for it"));
         assert!(
-            permit.remedy(&of("edge", "Other"), TypeGrant::Read).contains("plugin.p.grants.read = [\"edge.v1.Other\"]")
+            permit
+                .remedy(&gvk("edge", "Other"), TypeGrant::Read)
+                .contains("plugin.p.grants.read = [\"edge.v1.Other\"]")
         );
         assert!(permit.directory_remedy("granted").contains("does not ask for it"));
         assert!(permit.directory_remedy("asked").contains("plugin.p.grants.directories.asked = "));
@@ -423,13 +425,16 @@ mod tests {
         let without = Permit::new("p", Vec::new(), Vec::new(), None, grants.clone());
         assert!(without.directory("granted").is_some() && without.reads(&Gvk::new("demo", "v2", "Artist")));
         let unrequested: Vec<_> =
-            grants.iter().filter(|one| !requests.is_requested(one)).map(|one| one.to_string()).collect();
+            grants.iter().filter(|grant| !requests.is_requested(grant)).map(|request| request.to_string()).collect();
         assert_eq!(
             unrequested,
             ["directories.granted", "secrets.granted", "http b.example.org", "read demo.v2.Artist", "read w.v1.*"]
         );
-        let missing: Vec<_> =
-            requests.iter().filter(|one| !grants.includes(&one.grant)).map(|one| one.grant.to_string()).collect();
+        let missing: Vec<_> = requests
+            .iter()
+            .filter(|request| !grants.includes(&request.grant))
+            .map(|include| include.grant.to_string())
+            .collect();
         assert_eq!(missing, ["directories.asked", "http *.example.net", "http http://*", "tcp *", "read edge.v1.*"]);
     }
 }

@@ -88,11 +88,13 @@ impl Grant {
     /// Whether `other` includes all of this grant.
     fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Directory(one), Self::Directory(other)) | (Self::Secret(one), Self::Secret(other)) => one == other,
-            (Self::Http(one), Self::Http(other)) => other.includes(one),
-            (Self::Tcp(one), Self::Tcp(other)) => other.includes(one),
-            (Self::Read(one), Self::Read(other) | Self::Write(other)) | (Self::Write(one), Self::Write(other)) => {
-                other.includes(one)
+            (Self::Directory(left), Self::Directory(other)) | (Self::Secret(left), Self::Secret(other)) => {
+                left == other
+            }
+            (Self::Http(left), Self::Http(other)) => other.includes(left),
+            (Self::Tcp(left), Self::Tcp(other)) => other.includes(left),
+            (Self::Read(left), Self::Read(other) | Self::Write(other)) | (Self::Write(left), Self::Write(other)) => {
+                other.includes(left)
             }
             _ => false,
         }
@@ -106,8 +108,8 @@ impl fmt::Display for Grant {
             Self::Secret(name) => write!(f, "secrets.{name}"),
             Self::Http(host) => write!(f, "http {host}"),
             Self::Tcp(host) => write!(f, "tcp {host}"),
-            Self::Read(of) => write!(f, "read {of}"),
-            Self::Write(of) => write!(f, "write {of}"),
+            Self::Read(pattern) => write!(f, "read {pattern}"),
+            Self::Write(pattern) => write!(f, "write {pattern}"),
         }
     }
 }
@@ -131,8 +133,8 @@ impl GrantRequests {
                 Wants::Secret(name) => Grant::Secret(named(name)?),
                 Wants::Http(host) => Grant::Http(HttpHost::try_from(host)?),
                 Wants::Tcp(host) => Grant::Tcp(TcpHost::try_from(host)?),
-                Wants::Read(of) => Grant::Read(TypePattern::try_from(of)?),
-                Wants::Write(of) => Grant::Write(TypePattern::try_from(of)?),
+                Wants::Read(pattern) => Grant::Read(TypePattern::try_from(pattern)?),
+                Wants::Write(pattern) => Grant::Write(TypePattern::try_from(pattern)?),
             };
             if !(1..=MAX_REASON).contains(&wire.reason.len()) {
                 return Err(RequestError::Reason { grant });
@@ -167,19 +169,19 @@ impl GrantRequests {
         self.any(|grant| matches!(grant, Grant::Tcp(asked) if asked.covers(to)))
     }
 
-    pub(super) fn reads(&self, of: &Gvk) -> bool {
-        self.any(|grant| matches!(grant, Grant::Read(asked) | Grant::Write(asked) if asked.covers(of)))
+    pub(super) fn reads(&self, gvk: &Gvk) -> bool {
+        self.any(|grant| matches!(grant, Grant::Read(asked) | Grant::Write(asked) if asked.covers(gvk)))
     }
 
-    pub(super) fn writes(&self, of: &Gvk) -> bool {
-        self.any(|grant| matches!(grant, Grant::Write(asked) if asked.covers(of)))
+    pub(super) fn writes(&self, gvk: &Gvk) -> bool {
+        self.any(|grant| matches!(grant, Grant::Write(asked) if asked.covers(gvk)))
     }
 
     /// Whether a grant has an effect: it covers at least a part of some request.
     pub fn is_requested(&self, granted: &Grant) -> bool {
         let overlaps = |granted: &Grant| self.any(|asked| asked.is_within(granted) || granted.is_within(asked));
         // Writing includes reading, and perhaps only reading is requested.
-        overlaps(granted) || matches!(granted, Grant::Write(of) if overlaps(&Grant::Read(of.clone())))
+        overlaps(granted) || matches!(granted, Grant::Write(pattern) if overlaps(&Grant::Read(pattern.clone())))
     }
 }
 
@@ -240,20 +242,20 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused() {
         use wire::grant_request::Wants;
-        let one = |wants| read(vec![request(wants)]).unwrap_err();
-        assert!(one(Wants::Read("demo".into())).contains("is not a type"));
-        assert!(one(Wants::Http("ftp://x".into())).contains("the scheme is http or https"));
-        assert!(one(Wants::Tcp("db.internal".into())).contains("is not a host for grants.tcp: a port is required"));
-        assert!(one(Wants::Secret(String::new())).contains("1 to 253 bytes"));
-        assert!(one(Wants::Directory("x".repeat(254))).contains("1 to 253 bytes"));
+        let refused = |wants| read(vec![request(wants)]).unwrap_err();
+        assert!(refused(Wants::Read("demo".into())).contains("is not a type"));
+        assert!(refused(Wants::Http("ftp://x".into())).contains("the scheme is http or https"));
+        assert!(refused(Wants::Tcp("db.internal".into())).contains("is not a host for grants.tcp: a port is required"));
+        assert!(refused(Wants::Secret(String::new())).contains("1 to 253 bytes"));
+        assert!(refused(Wants::Directory("x".repeat(254))).contains("1 to 253 bytes"));
         assert!(
             read(vec![wire::GrantRequest { wants: None, reason: "r".into() }])
                 .unwrap_err()
                 .contains("names a directory")
         );
         for reason in [String::new(), "x".repeat(1_025)] {
-            let said = read(vec![wire::GrantRequest { wants: Some(Wants::Secret("s".into())), reason }]).unwrap_err();
-            assert!(said.starts_with("secrets.s: the reason is required"), "{said}");
+            let fault = read(vec![wire::GrantRequest { wants: Some(Wants::Secret("s".into())), reason }]).unwrap_err();
+            assert!(fault.starts_with("secrets.s: the reason is required"), "{fault}");
         }
         assert!(read(vec![request(Wants::Secret("s".into())); 64]).is_ok());
         assert!(read(vec![request(Wants::Secret("s".into())); 65]).unwrap_err().contains("at most 64, got: 65"));
@@ -265,7 +267,7 @@ mod tests {
         let tcp = |text: &str| Grant::Tcp(TcpHost::try_from(text.to_owned()).unwrap());
         let reads = |text: &str| Grant::Read(TypePattern::try_from(text.to_owned()).unwrap());
         let writes = |text: &str| Grant::Write(TypePattern::try_from(text.to_owned()).unwrap());
-        for (one, other, within) in [
+        for (left, other, within) in [
             (http("a.example.net"), http("*.example.net"), true),
             (http("*.a.example.net"), http("*.example.net"), true),
             (http("*.example.net"), http("*.example.net"), true),
@@ -284,7 +286,7 @@ mod tests {
             (writes("demo.v2.Artist"), reads("demo.v2.Artist"), false),
             (Grant::Secret("a".into()), Grant::Directory("a".into()), false),
         ] {
-            assert_eq!(one.is_within(&other), within, "{one} in {other}");
+            assert_eq!(left.is_within(&other), within, "{left} in {other}");
         }
     }
 }

@@ -377,14 +377,14 @@ impl Breaker {
     fn exceeds_fault_share(&self, rules: &Quarantine, now: Duration, good: u64) -> bool {
         let first = self.recent.faults.front().map_or(good, |fault| fault.good);
         // The fault that led to the last quarantine counts as well: it is the reason for the trial.
-        let returned = self.returned.filter(|(at, _)| now.saturating_sub(*at) <= rules.window());
+        let returned = self.returned.filter(|(time, _)| now.saturating_sub(*time) <= rules.window());
         let since = returned.map_or(first, |(_, good)| first.min(good));
         let (faulty, good) = (self.recent.faulty_inputs(), good.saturating_sub(since));
         let share = u64::from(rules.share_percent.clamp(1, 100));
         let is_share =
             |faulty: u64, good: u64| faulty.saturating_mul(100) >= faulty.saturating_add(good).saturating_mul(share);
-        let is_served = |(caller, at): &(&CallerId, &Duration)| {
-            now.saturating_sub(**at) <= rules.window() && !self.recent.callers.contains_key(caller)
+        let is_served = |(caller, time): &(&CallerId, &Duration)| {
+            now.saturating_sub(**time) <= rules.window() && !self.recent.callers.contains_key(caller)
         };
         let served = self.served.iter().filter(is_served).count();
         is_share(faulty, good) && is_share(self.recent.callers.len() as u64, served as u64)
@@ -419,7 +419,7 @@ impl Breaker {
 fn record_served(served: &mut HashMap<CallerId, Duration>, caller: CallerId, now: Duration) {
     if served.len() >= MAX_SERVED
         && !served.contains_key(&caller)
-        && let Some(oldest) = served.iter().min_by_key(|(_, at)| **at).map(|(oldest, _)| *oldest)
+        && let Some(oldest) = served.iter().min_by_key(|(_, time)| **time).map(|(oldest, _)| *oldest)
     {
         served.remove(&oldest);
     }

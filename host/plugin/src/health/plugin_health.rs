@@ -184,9 +184,9 @@ impl Health {
         let after = breaker.state();
         if before != after || bouts != breaker.quarantine_count() {
             cell.state.store(after as u8, Ordering::Relaxed);
-            let told = described(hook, &breaker, &self.rules, now);
+            let described_state = described(hook, &breaker, &self.rules, now);
             // Under the lock, so that listeners get changes in order.
-            (self.listener)(hook, before, &told);
+            (self.listener)(hook, before, &described_state);
             self.changes.send_modify(|count| *count = count.wrapping_add(1));
         }
         done

@@ -14,24 +14,24 @@ use crate::{
 };
 
 impl Host for State {
-    async fn get(&mut self, of: TypeName, index: String, key: Key) -> HostCallResult<Option<ResourceBytes>> {
+    async fn get(&mut self, kind: TypeName, index: String, key: Key) -> HostCallResult<Option<ResourceBytes>> {
         const WHAT: &str = "cache.get";
         self.ask(WHAT, |question| async move {
-            let of = type_name(of);
-            may_read(&question.permit, &of)?;
-            let found = question.host.cache_get(of.to_pb(), index, read_key(WHAT, key)?).await?;
+            let gvk = type_name(kind);
+            may_read(&question.permit, &gvk)?;
+            let found = question.host.cache_get(gvk.to_pb(), index, read_key(WHAT, key)?).await?;
             found.map(|resource| encoded(WHAT, &question, &resource)).transpose()
         })
         .await
     }
 
-    async fn list(&mut self, of: TypeName, index: String, key: Key) -> HostCallResult<Vec<ResourceBytes>> {
+    async fn list(&mut self, kind: TypeName, index: String, key: Key) -> HostCallResult<Vec<ResourceBytes>> {
         const WHAT: &str = "cache.list";
         self.ask(WHAT, |question| async move {
-            let of = type_name(of);
-            may_read(&question.permit, &of)?;
+            let gvk = type_name(kind);
+            may_read(&question.permit, &gvk)?;
             let (key, mut reply) = (read_key(WHAT, key)?, ListReply::new(WHAT, &question));
-            question.host.cache_list(of.to_pb(), index, key, &mut |resource| reply.push(resource)).await?;
+            question.host.cache_list(gvk.to_pb(), index, key, &mut |resource| reply.push(resource)).await?;
             Ok(reply.resources)
         })
         .await

@@ -19,8 +19,8 @@ impl Host for State {
     async fn get(&mut self, id: IdBytes) -> HostCallResult<Option<Vec<u8>>> {
         const WHAT: &str = "private-bytes.get";
         self.ask(WHAT, |question| async move {
-            let (id, of) = id_with_uid(WHAT, &id)?;
-            may_read(&question.permit, &of)?;
+            let (id, gvk) = id_with_uid(WHAT, &id)?;
+            may_read(&question.permit, &gvk)?;
             question.host.private_bytes_get(id).await
         })
         .await
@@ -29,8 +29,8 @@ impl Host for State {
     async fn set(&mut self, id: IdBytes, value: Vec<u8>) -> HostCallResult<()> {
         const WHAT: &str = "private-bytes.set";
         self.ask(WHAT, |question| async move {
-            let (id, of) = id_with_uid(WHAT, &id)?;
-            may_write(&question.permit, &of)?;
+            let (id, gvk) = id_with_uid(WHAT, &id)?;
+            may_write(&question.permit, &gvk)?;
             if value.len() > MAX_PRIVATE_BYTES {
                 let text = format!("{WHAT}: at most {MAX_PRIVATE_BYTES} bytes, got: {}; keep less", value.len());
                 return Err(Failure::new(Code::ResourceExhausted, text));
@@ -43,8 +43,8 @@ impl Host for State {
     async fn remove(&mut self, id: IdBytes) -> HostCallResult<()> {
         const WHAT: &str = "private-bytes.remove";
         self.ask(WHAT, |question| async move {
-            let (id, of) = id_with_uid(WHAT, &id)?;
-            may_write(&question.permit, &of)?;
+            let (id, gvk) = id_with_uid(WHAT, &id)?;
+            may_write(&question.permit, &gvk)?;
             question.host.private_bytes_remove(id).await
         })
         .await
@@ -53,12 +53,12 @@ impl Host for State {
 
 /// An id with a uid, and its type.
 fn id_with_uid(what: &str, id: &[u8]) -> Result<(pb::Id, Gvk), Failure> {
-    let (id, of) = read_id(what, "id", id)?;
+    let (id, gvk) = read_id(what, "id", id)?;
     if id.uid.is_empty() {
         return Err(Failure::new(
             Code::InvalidArgument,
             format!("{what}: id.uid is required; read the resource first and use its id"),
         ));
     }
-    Ok((id, of))
+    Ok((id, gvk))
 }

@@ -51,14 +51,22 @@ pub(super) async fn search(state: &mut State, what: &'static str, request: Vec<u
     state.ask(what, answer).await
 }
 
-pub(super) fn of(what: &str, field: &str, of: Option<&pb::Type>) -> Result<Gvk, Failure> {
-    of.map(Gvk::from).ok_or_else(|| Failure::new(Code::InvalidArgument, format!("{what}: {field} is required")))
+pub(super) fn of(what: &str, field: &str, resource_type: Option<&pb::Type>) -> Result<Gvk, Failure> {
+    resource_type
+        .map(Gvk::from)
+        .ok_or_else(|| Failure::new(Code::InvalidArgument, format!("{what}: {field} is required")))
 }
 
-pub(super) fn decoded<M: Message + Default>(what: &str, limit: usize, of: &str, bytes: &[u8]) -> Result<M, Failure> {
+pub(super) fn decoded<M: Message + Default>(
+    what: &str,
+    limit: usize,
+    message_name: &str,
+    bytes: &[u8],
+) -> Result<M, Failure> {
     check_bytes(what, bytes.len(), limit)?;
-    M::decode(bytes)
-        .map_err(|e| Failure::new(Code::InvalidArgument, format!("{what}: the request is not a mortise.v1.{of}: {e}")))
+    M::decode(bytes).map_err(|e| {
+        Failure::new(Code::InvalidArgument, format!("{what}: the request is not a mortise.v1.{message_name}: {e}"))
+    })
 }
 
 pub(super) fn encoded(what: &str, limit: usize, answer: &impl Message) -> Result<Vec<u8>, Failure> {

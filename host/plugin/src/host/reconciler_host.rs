@@ -70,7 +70,7 @@ pub trait ReconcilerHost: Send + Sync {
     /// `resources.list`; an absent unit of the tenancy is empty, and `*` is every unit.
     async fn list(
         &self,
-        of: pb::Type,
+        resource_type: pb::Type,
         within: pb::Tenancy,
         name_prefix: String,
         each: EachResource<'_>,
@@ -105,12 +105,17 @@ pub trait ReconcilerHost: Send + Sync {
     }
 
     /// `cache.get`.
-    async fn cache_get(&self, of: pb::Type, index: String, key: CacheKey) -> Result<Option<pb::Resource>, Failure>;
+    async fn cache_get(
+        &self,
+        resource_type: pb::Type,
+        index: String,
+        key: CacheKey,
+    ) -> Result<Option<pb::Resource>, Failure>;
 
     /// `cache.list`.
     async fn cache_list(
         &self,
-        of: pb::Type,
+        resource_type: pb::Type,
         index: String,
         key: CacheKey,
         each: EachResource<'_>,

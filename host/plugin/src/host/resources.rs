@@ -20,21 +20,26 @@ impl Host for State {
     async fn read(&mut self, id: IdBytes) -> HostCallResult<ResourceBytes> {
         const WHAT: &str = "resources.read";
         self.ask(WHAT, |question| async move {
-            let (id, of) = read_id(WHAT, "id", &id)?;
-            may_read(&question.permit, &of)?;
+            let (id, gvk) = read_id(WHAT, "id", &id)?;
+            may_read(&question.permit, &gvk)?;
             encoded(WHAT, &question, &question.host.read(id).await?)
         })
         .await
     }
 
-    async fn list(&mut self, of: TypeName, within: Tenancy, name_prefix: String) -> HostCallResult<Vec<ResourceBytes>> {
+    async fn list(
+        &mut self,
+        kind: TypeName,
+        within: Tenancy,
+        name_prefix: String,
+    ) -> HostCallResult<Vec<ResourceBytes>> {
         const WHAT: &str = "resources.list";
         self.ask(WHAT, |question| async move {
-            let of = type_name(of);
-            may_read(&question.permit, &of)?;
+            let gvk = type_name(kind);
+            may_read(&question.permit, &gvk)?;
             let within = pb::Tenancy { partition: within.partition, namespace: within.namespace };
             let mut reply = ListReply::new(WHAT, &question);
-            question.host.list(of.to_pb(), within, name_prefix, &mut |resource| reply.push(resource)).await?;
+            question.host.list(gvk.to_pb(), within, name_prefix, &mut |resource| reply.push(resource)).await?;
             Ok(reply.resources)
         })
         .await
@@ -43,8 +48,8 @@ impl Host for State {
     async fn list_by_owner(&mut self, owner: IdBytes) -> HostCallResult<Vec<ResourceBytes>> {
         const WHAT: &str = "resources.list-by-owner";
         self.ask(WHAT, |question| async move {
-            let (owner, of) = read_id(WHAT, "owner", &owner)?;
-            may_read(&question.permit, &of)?;
+            let (owner, gvk) = read_id(WHAT, "owner", &owner)?;
+            may_read(&question.permit, &gvk)?;
             let mut reply = ListReply::new(WHAT, &question);
             let mut each = |resource: &pb::Resource| match question.permit.reads_resource(resource) {
                 true => reply.push(resource),
@@ -61,8 +66,8 @@ impl Host for State {
         self.ask(WHAT, |question| async move {
             question.check_size(WHAT, input.len())?;
             let resource: pb::Resource = decoded(WHAT, "input", "Resource", &input)?;
-            let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
-            may_write(&question.permit, &of.ok_or_else(|| required(WHAT, "input.id.type"))?.into())?;
+            let resource_type = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+            may_write(&question.permit, &resource_type.ok_or_else(|| required(WHAT, "input.id.type"))?.into())?;
             question.record_secrets(&resource);
             encoded(WHAT, &question, &question.host.write(resource).await?)
         })
@@ -79,8 +84,8 @@ impl Host for State {
         const WHAT: &str = "resources.write-status";
         self.ask(WHAT, |question| async move {
             question.check_size(WHAT, status.len())?;
-            let (id, of) = read_id(WHAT, "id", &id)?;
-            may_write(&question.permit, &of)?;
+            let (id, gvk) = read_id(WHAT, "id", &id)?;
+            may_write(&question.permit, &gvk)?;
             let status = decoded(WHAT, "status", "Status", &status)?;
             encoded(WHAT, &question, &question.host.write_status(id, version, key, status).await?)
         })
@@ -90,28 +95,36 @@ impl Host for State {
     async fn delete(&mut self, id: IdBytes, version: String) -> HostCallResult<()> {
         const WHAT: &str = "resources.delete";
         self.ask(WHAT, |question| async move {
-            let (id, of) = read_id(WHAT, "id", &id)?;
-            may_write(&question.permit, &of)?;
+            let (id, gvk) = read_id(WHAT, "id", &id)?;
+            may_write(&question.permit, &gvk)?;
             question.host.delete(id, version).await
         })
         .await
     }
 }
 
-pub(super) fn type_name(of: TypeName) -> Gvk {
-    Gvk::new(of.group, of.group_version, of.kind)
+pub(super) fn type_name(gvk: TypeName) -> Gvk {
+    Gvk::new(gvk.group, gvk.group_version, gvk.kind)
 }
 
 /// An id and its type.
 pub(super) fn read_id(what: &str, field: &str, bytes: &[u8]) -> Result<(pb::Id, Gvk), Failure> {
     let id: pb::Id = decoded(what, field, "ID", bytes)?;
-    let of = id.r#type.as_ref().map(Gvk::from).ok_or_else(|| required(what, &format!("{field}.type")))?;
-    Ok((id, of))
+    let gvk = id.r#type.as_ref().map(Gvk::from).ok_or_else(|| required(what, &format!("{field}.type")))?;
+    Ok((id, gvk))
 }
 
-pub(super) fn decoded<M: Message + Default>(what: &str, field: &str, of: &str, bytes: &[u8]) -> Result<M, Failure> {
+pub(super) fn decoded<M: Message + Default>(
+    what: &str,
+    field: &str,
+    message_name: &str,
+    bytes: &[u8],
+) -> Result<M, Failure> {
     M::decode(bytes).map_err(|e| {
-        Failure::new(Code::InvalidArgument, format!("{what}: {field} is not a hashicorp.consul.resource.{of}: {e}"))
+        Failure::new(
+            Code::InvalidArgument,
+            format!("{what}: {field} is not a hashicorp.consul.resource.{message_name}: {e}"),
+        )
     })
 }
 
@@ -119,17 +132,17 @@ fn required(what: &str, field: &str) -> Failure {
     Failure::new(Code::InvalidArgument, format!("{what}: {field} is required"))
 }
 
-pub(super) fn may_read(permit: &Permit, of: &Gvk) -> Result<(), Failure> {
-    if permit.reads(of) { Ok(()) } else { Err(not_granted(permit, of, TypeGrant::Read)) }
+pub(super) fn may_read(permit: &Permit, gvk: &Gvk) -> Result<(), Failure> {
+    if permit.reads(gvk) { Ok(()) } else { Err(not_granted(permit, gvk, TypeGrant::Read)) }
 }
 
-pub(super) fn may_write(permit: &Permit, of: &Gvk) -> Result<(), Failure> {
-    if permit.writes(of) { Ok(()) } else { Err(not_granted(permit, of, TypeGrant::Write)) }
+pub(super) fn may_write(permit: &Permit, gvk: &Gvk) -> Result<(), Failure> {
+    if permit.writes(gvk) { Ok(()) } else { Err(not_granted(permit, gvk, TypeGrant::Write)) }
 }
 
-fn not_granted(permit: &Permit, of: &Gvk, list: TypeGrant) -> Failure {
-    let (does, remedy) = (if list == TypeGrant::Read { "read" } else { "write" }, permit.remedy(of, list));
-    Failure::new(Code::PermissionDenied, format!("this plugin may not {does} {of}: {remedy}"))
+fn not_granted(permit: &Permit, gvk: &Gvk, list: TypeGrant) -> Failure {
+    let (does, remedy) = (if list == TypeGrant::Read { "read" } else { "write" }, permit.remedy(gvk, list));
+    Failure::new(Code::PermissionDenied, format!("this plugin may not {does} {gvk}: {remedy}"))
 }
 
 pub(super) fn encoded(what: &str, question: &HostCall, resource: &pb::Resource) -> Result<ResourceBytes, Failure> {

@@ -126,16 +126,16 @@ mod tests {
             (b"two\nlines\n\n", b"two\nlines\n"),
             (b"\xff\x00", b"\xff\x00"),
         ] {
-            let (_dir, at) = file(content);
-            assert_eq!(read_plain(&at).unwrap(), secret, "{content:?}");
+            let (_dir, path) = file(content);
+            assert_eq!(read_plain(&path).unwrap(), secret, "{content:?}");
         }
     }
 
     #[test]
     fn an_empty_file_is_no_secret() {
         for content in [&b""[..], b"\n", b"\r\n"] {
-            let (_dir, at) = file(content);
-            let refused = read_plain(&at).unwrap_err();
+            let (_dir, path) = file(content);
+            let refused = read_plain(&path).unwrap_err();
             let text = "secret \"token\": it is empty; write the secret there; see the plugin's grants";
             assert_eq!((refused.code, refused.message.as_str()), (9, text), "{content:?}");
         }
@@ -149,8 +149,8 @@ mod tests {
             |to: fn(u16) -> [u8; 2]| format!("\u{feff}{armored}").encode_utf16().flat_map(to).collect::<Vec<_>>();
         let behind_mark = [b"\xef\xbb\xbf", armored.as_bytes()].concat();
         for content in [behind_mark, wide(u16::to_le_bytes), wide(u16::to_be_bytes)] {
-            let (_dir, at) = file(&content);
-            let refused = read_plain(&at).unwrap_err();
+            let (_dir, path) = file(&content);
+            let refused = read_plain(&path).unwrap_err();
             assert!(refused.message.contains("is encrypted"), "{refused:?}");
         }
     }
@@ -159,10 +159,10 @@ mod tests {
     fn a_secret_is_bounded_and_never_told_in_errors() {
         let mut long = b"s3cret".repeat(MAX_SECRET / 6);
         long.resize(MAX_SECRET, b'x');
-        let (_dir, at) = file(&[long.as_slice(), b"\r\n"].concat());
-        assert_eq!(read_plain(&at).unwrap().len(), MAX_SECRET, "just fits");
-        let (_dir, at) = file(&[long.as_slice(), b"yyyy"].concat());
-        let refused = read_plain(&at).unwrap_err();
+        let (_dir, path) = file(&[long.as_slice(), b"\r\n"].concat());
+        assert_eq!(read_plain(&path).unwrap().len(), MAX_SECRET, "just fits");
+        let (_dir, path) = file(&[long.as_slice(), b"yyyy"].concat());
+        let refused = read_plain(&path).unwrap_err();
         assert_eq!(refused.code, 8);
         assert!(
             refused.message.contains("secret \"token\" has more than 65536 bytes") && !refused.message.contains("s3c")
@@ -172,9 +172,9 @@ mod tests {
     #[test]
     fn what_is_no_file_is_a_failure_and_not_a_wait() {
         let dir = tempfile::tempdir().unwrap();
-        for at in [dir.path().to_owned(), dir.path().join("absent"), "/dev/zero".into()] {
-            let failure = read_plain(&Secret::File(at.clone())).unwrap_err();
-            assert_eq!(failure.code, 9, "{at:?}: {failure:?}");
+        for path in [dir.path().to_owned(), dir.path().join("absent"), "/dev/zero".into()] {
+            let failure = read_plain(&Secret::File(path.clone())).unwrap_err();
+            assert_eq!(failure.code, 9, "{path:?}: {failure:?}");
         }
         let failure = read_plain(&Secret::Env("MORTISE_TEST_HAS_NO_SUCH_VARIABLE".into())).unwrap_err();
         assert!(failure.message.contains("no MORTISE_TEST_HAS_NO_SUCH_VARIABLE"), "{failure:?}");
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn an_encrypted_file_needs_an_identity_and_errors_name_everything_but_content() {
-        let (dir, at) = file(b"age-encryption.org/v1\ns3cret");
-        let failure = read_plain(&at).unwrap_err();
+        let (dir, path) = file(b"age-encryption.org/v1\ns3cret");
+        let failure = read_plain(&path).unwrap_err();
         assert_eq!(failure.code, 9);
         for part in ["\"token\"", "plugin.p.grants.secrets.token", &dir.path().join("secret").display().to_string()] {
             assert!(failure.message.contains(part), "{part}: {failure:?}");

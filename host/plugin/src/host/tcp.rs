@@ -59,7 +59,7 @@ impl tcp::Host for State {
 
 /// Counts a finished connect, by the code of its failure.
 fn count(metrics: &PluginMetrics, code: Option<u32>) {
-    let is = |one: Code| code == Some(one as u32);
+    let is = |expected_code: Code| code == Some(expected_code as u32);
     let outcome = match code {
         None => "connected",
         Some(_) if is(Code::PermissionDenied) || is(Code::InvalidArgument) => "denied",

@@ -322,13 +322,13 @@ mod tests {
     fn a_file_is_bound_to_its_digest_and_its_directory() {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::default();
-        let one = Cache::open(dir.path().join("one"), LIMIT, &engine).unwrap();
+        let cache = Cache::open(dir.path().join("one"), LIMIT, &engine).unwrap();
         let two = Cache::open(dir.path().join("two"), LIMIT, &engine).unwrap();
         let (a, b) = (digest(b"a"), digest(b"b"));
-        one.put(&a, &component(&engine), b"");
-        fs::copy(one.path(&a), one.path(&b)).unwrap();
-        assert!(one.get(&engine, &b).is_none(), "renamed");
-        fs::copy(one.path(&a), two.path(&a)).unwrap();
+        cache.put(&a, &component(&engine), b"");
+        fs::copy(cache.path(&a), cache.path(&b)).unwrap();
+        assert!(cache.get(&engine, &b).is_none(), "renamed");
+        fs::copy(cache.path(&a), two.path(&a)).unwrap();
         assert!(two.get(&engine, &a).is_none(), "from a cache with another secret");
     }
 
@@ -384,24 +384,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::default();
         let place = dir.path().join("cache");
-        let one = Cache::open(place.clone(), LIMIT, &engine).unwrap();
+        let cache = Cache::open(place.clone(), LIMIT, &engine).unwrap();
         let digests = [b"a", b"b", b"c"].map(|name| digest(name));
         let age = |digest: &str, seconds| {
-            let file = File::options().write(true).open(one.path(digest)).unwrap();
+            let file = File::options().write(true).open(cache.path(digest)).unwrap();
             let used = SystemTime::now() - Duration::from_secs(seconds);
             file.set_times(FileTimes::new().set_accessed(used)).unwrap();
         };
         for (n, digest) in digests.iter().enumerate() {
-            one.put(digest, &component(&engine), b"");
+            cache.put(digest, &component(&engine), b"");
             age(digest, 1_000 - n as u64);
         }
         fs::write(place.join(".mortise-1.part"), b"left").unwrap();
         let left = File::options().write(true).open(place.join(".mortise-1.part")).unwrap();
         left.set_times(FileTimes::new().set_accessed(SystemTime::now() - 2 * ABANDONED_AFTER)).unwrap();
         fs::write(place.join(".mortise-2.part"), b"being written").unwrap();
-        assert!(one.get(&engine, &digests[0]).is_some(), "used now");
+        assert!(cache.get(&engine, &digests[0]).is_some(), "used now");
 
-        let each = fs::metadata(one.path(&digests[0])).unwrap().len();
+        let each = fs::metadata(cache.path(&digests[0])).unwrap().len();
         let two = Cache::open(place.clone(), 2 * each + 1, &engine).unwrap();
         let kept = digests.each_ref().map(|digest| two.get(&engine, digest).is_some());
         assert_eq!(kept, [true, false, true]);

@@ -164,7 +164,7 @@ impl ControllerEngine {
     /// The most recently used instance kept under a key.
     pub(crate) fn take(&self, key: u64) -> Option<WarmInstance> {
         let mut idle = self.idle.lock();
-        let position = idle.idle.iter().rposition(|(of, _)| *of == key)?;
+        let position = idle.idle.iter().rposition(|(owner, _)| *owner == key)?;
         idle.idle.remove(position).map(|(_, warm)| warm)
     }
 
@@ -181,7 +181,7 @@ impl ControllerEngine {
     /// Removes all instances kept under a key.
     pub(crate) fn remove_instances(&self, key: u64) -> Vec<WarmInstance> {
         let mut idle = self.idle.lock();
-        let (gone, kept) = std::mem::take(&mut idle.idle).into_iter().partition(|(of, _)| *of == key);
+        let (gone, kept) = std::mem::take(&mut idle.idle).into_iter().partition(|(owner, _)| *owner == key);
         idle.idle = kept;
         let gone: VecDeque<(u64, WarmInstance)> = gone;
         gone.into_iter().map(|(_, warm)| warm).collect()

@@ -39,15 +39,15 @@ pub(crate) fn permit(manifest: &Manifest, grants: Grants, settings: &str) -> Res
             std::iter::once(("manages", &controller.manages)).chain(watched).map(move |need| (controller, need))
         })
     };
-    let watched = needed().map(|(_, (_, of))| of.clone()).collect();
+    let watched = needed().map(|(_, (_, gvk))| gvk.clone()).collect();
     let permit = Permit::new(&manifest.name, own, watched, manifest.requests.clone(), grants);
-    match needed().find(|(_, (_, of))| !permit.reads(of)) {
+    match needed().find(|(_, (_, gvk))| !permit.reads(gvk)) {
         None => Ok(permit),
-        Some((controller, (does, of))) => Err(NotGranted {
+        Some((controller, (does, gvk))) => Err(NotGranted {
             controller: controller.name.to_string(),
             does,
-            of: of.to_string(),
-            remedy: permit.remedy(of, TypeGrant::Read),
+            of: gvk.to_string(),
+            remedy: permit.remedy(gvk, TypeGrant::Read),
         }),
     }
 }

@@ -40,10 +40,10 @@ pub(crate) async fn check(
     let found = call_once(sandbox, plugin, settings.clone(), limits, pre, guest, check).await?;
 
     let mut errors = Vec::new();
-    for one in found {
-        let detail = if one.detail.is_empty() { String::new() } else { format!(" ({})", one.detail) };
-        let (key, what) = (key(name, &one.path), one.summary + &detail);
-        if one.severity == i32::from(Severity::Warning) {
+    for fault in found {
+        let detail = if fault.detail.is_empty() { String::new() } else { format!(" ({})", fault.detail) };
+        let (key, what) = (key(name, &fault.path), fault.summary + &detail);
+        if fault.severity == i32::from(Severity::Warning) {
             tracing::warn!(target: "plugin", plugin = &**name, "settings {key}: {what}");
         } else {
             errors.push((key, what));

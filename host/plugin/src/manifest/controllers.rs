@@ -167,7 +167,7 @@ pub enum IndexBy {
 #[must_use]
 pub fn find_cycle<'a>(pairs: impl IntoIterator<Item = (&'a Gvk, &'a Gvk)>) -> Option<String> {
     let pairs: HashSet<_> = pairs.into_iter().collect();
-    let path = |of: &Gvk| format!("{}/{}/{}", of.group, of.group_version, of.kind).to_lowercase();
+    let path = |gvk: &Gvk| format!("{}/{}/{}", gvk.group, gvk.group_version, gvk.kind).to_lowercase();
     let circles: BTreeSet<_> = pairs
         .iter()
         .filter(|(managed, watched)| pairs.contains(&(*watched, *managed)))
@@ -198,14 +198,15 @@ pub(crate) fn read(
     let mut all = Vec::with_capacity(wire.len());
     for declared in wire {
         let called = declared.name.clone();
-        let at = |fault: ManifestError| fault.at(format!("controller {called:?}"));
-        let one = Reader { types, exports }.read(declared).map_err(at)?;
-        if !names.insert(one.name.clone()) {
-            return Err(at(ManifestError::new(DECLARED_TWICE)));
+        let in_controller = |fault: ManifestError| fault.at(format!("controller {called:?}"));
+        let controller = Reader { types, exports }.read(declared).map_err(in_controller)?;
+        if !names.insert(controller.name.clone()) {
+            return Err(in_controller(ManifestError::new(DECLARED_TWICE)));
         }
-        all.push(one);
+        all.push(controller);
     }
-    let pairs = all.iter().flat_map(|one| one.watches.iter().map(|watch| (&one.manages, &watch.of)));
+    let pairs =
+        all.iter().flat_map(|controller| controller.watches.iter().map(|watch| (&controller.manages, &watch.of)));
     match find_cycle(pairs) {
         Some(fault) => {
             let fault = format!("{fault}; remove one of the two watches");
@@ -234,16 +235,16 @@ impl Reader<'_> {
         let mut seen = HashSet::from([(manages.group.clone(), manages.kind.clone())]);
         let mut watches = Vec::with_capacity(wire.watches.len());
         for watch in &wire.watches {
-            let of = read_type(watch.r#type.as_ref()).map_err(|fault| fault.at("watches"))?;
-            let at = |fault: ManifestError| fault.at(format!("watch of {of}"));
+            let gvk = read_type(watch.r#type.as_ref()).map_err(|fault| fault.at("watches"))?;
+            let in_watch = |fault: ManifestError| fault.at(format!("watch of {gvk}"));
             // All versions of a kind are the same resources.
-            if !seen.insert((of.group.clone(), of.kind.clone())) {
+            if !seen.insert((gvk.group.clone(), gvk.kind.clone())) {
                 let what = "is managed or watched already; remove the watch (the managed type is always watched)";
-                return Err(at(ManifestError::new(what)));
+                return Err(in_watch(ManifestError::new(what)));
             }
-            let mapper = self.mapper(&of, watch.mapper.as_ref(), &indexes).map_err(at)?;
-            let indexes = self.indexes(&of, &watch.indexes).map_err(at)?;
-            watches.push(WatchDecl { of, mapper, indexes });
+            let mapper = self.mapper(&gvk, watch.mapper.as_ref(), &indexes).map_err(in_watch)?;
+            let indexes = self.indexes(&gvk, &watch.indexes).map_err(in_watch)?;
+            watches.push(WatchDecl { of: gvk, mapper, indexes });
         }
         if wire.initializes && !self.exports.initializing {
             return Err(ManifestError::new(
@@ -291,13 +292,13 @@ impl Reader<'_> {
     }
 
     /// Message of a type, if it is one of the plugin's own.
-    fn message(&self, of: &Gvk) -> Option<&MessageDescriptor> {
-        self.types.iter().find(|decl| decl.gvk == *of).map(|decl| &decl.message)
+    fn message(&self, gvk: &Gvk) -> Option<&MessageDescriptor> {
+        self.types.iter().find(|decl| decl.gvk == *gvk).map(|decl| &decl.message)
     }
 
     fn mapper(
         &self,
-        of: &Gvk,
+        gvk: &Gvk,
         wire: Option<&wire::watch::Mapper>,
         indexes: &[IndexDecl],
     ) -> Result<Mapper, ManifestError> {
@@ -305,7 +306,7 @@ impl Reader<'_> {
         let fault = match wire {
             Some(Wire::Owner(true)) => return Ok(Mapper::Owner),
             Some(Wire::SameName(true)) => return Ok(Mapper::SameName),
-            Some(Wire::ReferenceField(path)) => return self.reference(of, path).map(Mapper::Reference),
+            Some(Wire::ReferenceField(path)) => return self.reference(gvk, path).map(Mapper::Reference),
             Some(Wire::Index(name)) => match indexes.iter().find(|index| *index.name == **name) {
                 Some(IndexDecl { name, by: IndexBy::Reference(_), .. }) => return Ok(Mapper::Index(name.clone())),
                 Some(_) => format!("index {name:?} is not by reference; name one that is").into(),
@@ -323,62 +324,62 @@ impl Reader<'_> {
         Err(ManifestError::new(fault).at("mapper"))
     }
 
-    fn indexes(&self, of: &Gvk, wire: &[wire::Index]) -> Result<Vec<IndexDecl>, ManifestError> {
+    fn indexes(&self, gvk: &Gvk, wire: &[wire::Index]) -> Result<Vec<IndexDecl>, ManifestError> {
         use wire::index::By as Wire;
         if wire.len() > MAX_INDEXES {
             return Err(too_many(MAX_INDEXES, wire.len()).at("indexes"));
         }
         let mut all: Vec<IndexDecl> = Vec::with_capacity(wire.len());
         for index in wire {
-            let at = |fault: ManifestError| fault.at(format!("index {:?}", index.name));
+            let in_index = |fault: ManifestError| fault.at(format!("index {:?}", index.name));
             if !name::is_valid(&index.name) || index.name == ID_INDEX {
                 let fault = "its name must be lower-case letters, digits and dashes, and not \"id\"";
-                return Err(at(ManifestError::new(fault)));
+                return Err(in_index(ManifestError::new(fault)));
             }
             if all.iter().any(|other| *other.name == *index.name) {
-                return Err(at(ManifestError::new(DECLARED_TWICE)));
+                return Err(in_index(ManifestError::new(DECLARED_TWICE)));
             }
             let by = match &index.by {
                 Some(Wire::Owner(true)) => IndexBy::Owner,
-                Some(Wire::ReferenceField(path)) => IndexBy::Reference(self.reference(of, path).map_err(at)?),
-                Some(Wire::ValueField(path)) => IndexBy::Value(self.value(of, path).map_err(at)?),
+                Some(Wire::ReferenceField(path)) => IndexBy::Reference(self.reference(gvk, path).map_err(in_index)?),
+                Some(Wire::ValueField(path)) => IndexBy::Value(self.value(gvk, path).map_err(in_index)?),
                 Some(Wire::ResourceName(true)) => IndexBy::Name,
                 Some(Wire::Metadata(true)) => IndexBy::Metadata,
                 Some(Wire::Owner(false) | Wire::ResourceName(false) | Wire::Metadata(false)) | None => {
                     let fault =
                         "its source is required: owner, reference_field, value_field, resource_name or metadata";
-                    return Err(at(ManifestError::new(fault)));
+                    return Err(in_index(ManifestError::new(fault)));
                 }
             };
             if index.in_tenancy && matches!(by, IndexBy::Owner | IndexBy::Reference(_)) {
                 let fault = "in_tenancy is for value_field, resource_name and metadata; keys of owners and references have a \
                              tenancy, so take it out";
-                return Err(at(ManifestError::new(fault)));
+                return Err(in_index(ManifestError::new(fault)));
             }
             all.push(IndexDecl { name: index.name.as_str().into(), by, in_tenancy: index.in_tenancy });
         }
         Ok(all)
     }
 
-    fn reference(&self, of: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
-        self.path(of, path, |path, message| path.references(message).map(drop))
+    fn reference(&self, gvk: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
+        self.path(gvk, path, |path, message| path.references(message).map(drop))
             .map_err(|fault| ManifestError::caused_by(fault).at("reference_field"))
     }
 
-    fn value(&self, of: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
-        self.path(of, path, |path, message| path.values(message).map(drop))
+    fn value(&self, gvk: &Gvk, path: &str) -> Result<DataPath, ManifestError> {
+        self.path(gvk, path, |path, message| path.values(message).map(drop))
             .map_err(|fault| ManifestError::caused_by(fault).at("value_field"))
     }
 
     /// Reads a path, and checks it against the message if the type is the plugin's own.
     fn path(
         &self,
-        of: &Gvk,
+        gvk: &Gvk,
         path: &str,
         check: impl FnOnce(&DataPath, &MessageDescriptor) -> Result<(), DataPathError>,
     ) -> Result<DataPath, DataPathError> {
         let path = DataPath::new(path)?;
-        self.message(of).map_or(Ok(()), |message| check(&path, message))?;
+        self.message(gvk).map_or(Ok(()), |message| check(&path, message))?;
         Ok(path)
     }
 }

@@ -59,7 +59,8 @@ pub(crate) fn pool(files: &FileDescriptorSet) -> Result<DescriptorPool, Manifest
 /// Refuses more declarations than a plugin may have, before the pool is built.
 fn count(files: &prost_types::FileDescriptorSet) -> Result<(), ManifestError> {
     let mut declarations = 0;
-    let values = |enums: &[EnumDescriptorProto]| enums.iter().map(|of| 1 + of.value.len()).sum::<usize>();
+    let values =
+        |enums: &[EnumDescriptorProto]| enums.iter().map(|enumeration| 1 + enumeration.value.len()).sum::<usize>();
     let mut open = Vec::new();
     for file in &files.file {
         let methods: usize = file.service.iter().map(|service| 1 + service.method.len()).sum();
@@ -107,9 +108,9 @@ fn check(pool: &DescriptorPool) -> Result<(), ManifestError> {
             check_map_entry(&message)?;
         }
     }
-    for of in pool.all_enums() {
-        named("enum", of.name(), of.full_name())?;
-        for value in of.values() {
+    for enumeration in pool.all_enums() {
+        named("enum", enumeration.name(), enumeration.full_name())?;
+        for value in enumeration.values() {
             named("enum value", value.name(), value.full_name())?;
         }
     }
@@ -181,13 +182,13 @@ mod tests {
 
     use super::*;
 
-    fn field(name: &str, number: i32, label: Label, kind: Type, of: &str) -> FieldDescriptorProto {
+    fn field(name: &str, number: i32, label: Label, kind: Type, type_name: &str) -> FieldDescriptorProto {
         FieldDescriptorProto {
             name: Some(name.into()),
             number: Some(number),
             label: Some(label.into()),
             r#type: Some(kind.into()),
-            type_name: (!of.is_empty()).then(|| of.into()),
+            type_name: (!type_name.is_empty()).then(|| type_name.into()),
             ..FieldDescriptorProto::default()
         }
     }
@@ -203,7 +204,7 @@ mod tests {
             number: Some(0),
             ..EnumValueDescriptorProto::default()
         };
-        let of =
+        let type_name =
             EnumDescriptorProto { name: Some("Colour".into()), value: vec![zero], ..EnumDescriptorProto::default() };
         let mut chosen = one("name", 1, Type::String);
         chosen.oneof_index = Some(0);
@@ -211,7 +212,7 @@ mod tests {
             name: Some("Thing".into()),
             field: vec![chosen, one("_size2", 2, Type::Int32)],
             oneof_decl: vec![OneofDescriptorProto { name: Some("which".into()), ..OneofDescriptorProto::default() }],
-            enum_type: vec![of],
+            enum_type: vec![type_name],
             ..DescriptorProto::default()
         };
         FileDescriptorProto {
@@ -246,9 +247,9 @@ mod tests {
 
     #[track_caller]
     fn refused(entry: Vec<FieldDescriptorProto>, why: &str) {
-        let said = map_of(entry).unwrap_err();
-        assert!(said.starts_with("message demo.v1.Thing.XEntry: as the entry of a map it "), "{said}");
-        assert!(said.contains(why), "{said}");
+        let fault = map_of(entry).unwrap_err();
+        assert!(fault.starts_with("message demo.v1.Thing.XEntry: as the entry of a map it "), "{fault}");
+        assert!(fault.contains(why), "{fault}");
     }
 
     #[test]
@@ -284,7 +285,7 @@ mod tests {
         for kind in integers.into_iter().chain([Type::Bool, Type::String]) {
             assert_eq!(map_of(vec![one("key", 1, kind), value()]), Ok(()), "{kind:?}");
         }
-        for (kind, of, says) in [
+        for (kind, type_name, says) in [
             (Type::Bytes, "", "its field key is bytes"),
             (Type::Float, "", "its field key is float"),
             (Type::Double, "", "its field key is double"),
@@ -293,7 +294,7 @@ mod tests {
             // The type name decides, not the declared type.
             (Type::String, ".demo.v1.Thing", "its field key is demo.v1.Thing"),
         ] {
-            refused(vec![field("key", 1, Label::Optional, kind, of), value()], says);
+            refused(vec![field("key", 1, Label::Optional, kind, type_name), value()], says);
         }
     }
 
@@ -302,23 +303,23 @@ mod tests {
         assert_eq!(with(|_| {}), Ok(()));
         for bad in ["", "a.b\"\n", "1a", "a-b", "ä", "a b"] {
             let name = || Some(bad.to_owned());
-            for (what, said) in [
+            for (what, result) in [
                 ("message", with(|file| file.message_type[0].name = name())),
                 ("field", with(|file| file.message_type[0].field[0].name = name())),
                 ("oneof", with(|file| file.message_type[0].oneof_decl[0].name = name())),
                 ("enum", with(|file| file.message_type[0].enum_type[0].name = name())),
                 ("enum value", with(|file| file.message_type[0].enum_type[0].value[0].name = name())),
             ] {
-                let said = said.unwrap_err();
-                assert!(said.starts_with(&format!("{what} \"demo.v1.")), "{said}");
+                let fault = result.unwrap_err();
+                assert!(fault.starts_with(&format!("{what} \"demo.v1.")), "{fault}");
                 assert!(
-                    said.ends_with(&format!("its name must match ^[A-Za-z_][A-Za-z\\d_]*$, got: {bad:?}")),
-                    "{said}"
+                    fault.ends_with(&format!("its name must match ^[A-Za-z_][A-Za-z\\d_]*$, got: {bad:?}")),
+                    "{fault}"
                 );
             }
             if !bad.is_empty() {
-                let said = with(|file| file.package = Some(format!("demo.{bad}"))).unwrap_err();
-                assert!(said.starts_with("file \"demo/thing.proto\": package must be identifiers"), "{said}");
+                let fault = with(|file| file.package = Some(format!("demo.{bad}"))).unwrap_err();
+                assert!(fault.starts_with("file \"demo/thing.proto\": package must be identifiers"), "{fault}");
             }
         }
     }
@@ -339,8 +340,8 @@ mod tests {
         // The rest of the file declares seven: a message, two fields, a oneof, an enum with a value, and the enum
         // itself.
         assert_eq!(with(|file| file.enum_type.push(enum_of(MAX_DECLARATIONS - 7))), Ok(()));
-        let said = with(|file| file.enum_type.push(enum_of(MAX_DECLARATIONS - 6))).unwrap_err();
-        assert!(said.starts_with("at most 65536 messages, fields") && said.contains("got: 65537"), "{said}");
+        let text = with(|file| file.enum_type.push(enum_of(MAX_DECLARATIONS - 6))).unwrap_err();
+        assert!(text.starts_with("at most 65536 messages, fields") && text.contains("got: 65537"), "{text}");
 
         let nested = |depth: usize| {
             let mut message = DescriptorProto { name: Some("Deep".into()), ..DescriptorProto::default() };
@@ -354,8 +355,8 @@ mod tests {
             message
         };
         assert_eq!(with(|file| file.message_type.push(nested(MAX_DEPTH))), Ok(()));
-        let said = with(|file| file.message_type.push(nested(MAX_DEPTH + 1))).unwrap_err();
-        assert!(said.contains("declared more than 32 deep"), "{said}");
+        let fault = with(|file| file.message_type.push(nested(MAX_DEPTH + 1))).unwrap_err();
+        assert!(fault.contains("declared more than 32 deep"), "{fault}");
 
         let files = |count: usize| {
             let file = (0..count).map(|n| FileDescriptorProto {

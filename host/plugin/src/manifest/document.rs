@@ -193,7 +193,8 @@ impl Manifest {
         let functions = functions::read(wire.functions, exports)?;
         let requests = wire.requests.map(GrantRequests::read).transpose();
         let requests = requests.map_err(|source| ManifestError::caused_by(source).at("requests"))?;
-        let redaction = Redaction::from_pool(&pool).filter(|of| types.iter().any(|decl| of.is_within(&decl.message)));
+        let redaction =
+            Redaction::from_pool(&pool).filter(|redaction| types.iter().any(|decl| redaction.is_within(&decl.message)));
         Ok(Self {
             requests,
             name: wire.name.into(),
@@ -209,16 +210,16 @@ impl Manifest {
 
     /// Adds the contents of a resource's redacted fields to `secrets`, if its type is the plugin's.
     pub fn note_secrets(&self, resource: &pb::Resource, secrets: &mut Secrets) {
-        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
-        if let (Some(of), Some(data)) = (of, &resource.data) {
-            self.note_secrets_of_data(of, &data.value, secrets);
+        let resource_type = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
+        if let (Some(resource_type), Some(data)) = (resource_type, &resource.data) {
+            self.note_secrets_of_data(resource_type, &data.value, secrets);
         }
     }
 
     /// Adds the contents of redacted fields in a type's encoded data to `secrets`.
-    pub(crate) fn note_secrets_of_data(&self, of: &pb::Type, data: &[u8], secrets: &mut Secrets) {
+    pub(crate) fn note_secrets_of_data(&self, resource_type: &pb::Type, data: &[u8], secrets: &mut Secrets) {
         let Some(redaction) = &self.redaction else { return };
-        if let Some(decl) = self.types.iter().find(|decl| decl.gvk.matches(of))
+        if let Some(decl) = self.types.iter().find(|decl| decl.gvk.matches(resource_type))
             && redaction.is_within(&decl.message)
         {
             secrets.note(redaction, &decl.message, data);
@@ -229,62 +230,67 @@ impl Manifest {
 impl TypeDecl {
     fn read(wire: wire::ResourceType, pool: &DescriptorPool, exports: Exports) -> Result<Self, ManifestError> {
         let gvk = Gvk::new(wire.group, wire.group_version, wire.kind);
-        let at = |fault: ManifestError| fault.at(format!("type {gvk}"));
-        type_name(&gvk).map_err(at)?;
+        let in_type = |fault: ManifestError| fault.at(format!("type {gvk}"));
+        type_name(&gvk).map_err(in_type)?;
         let scope = match wire::Scope::try_from(wire.scope) {
             Ok(wire::Scope::Cluster) => Scope::Cluster,
             Ok(wire::Scope::Partition) => Scope::Partition,
             Ok(wire::Scope::Namespace) => Scope::Namespace,
             Ok(wire::Scope::Unspecified) | Err(_) => {
-                return Err(at(ManifestError::new("scope is required: cluster, partition or namespace")));
+                return Err(in_type(ManifestError::new("scope is required: cluster, partition or namespace")));
             }
         };
         let message = pool.get_message_by_name(&wire.message).ok_or_else(|| {
             let message = &wire.message;
-            at(fault(format!("message {message:?} is not in the manifest's descriptors; add the file that defines it")))
+            in_type(fault(format!(
+                "message {message:?} is not in the manifest's descriptors; add the file that defines it"
+            )))
         })?;
-        let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(at)?;
-        let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(at)?;
+        let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(in_type)?;
+        let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(in_type)?;
         for (question, hook, permission) in [
             ("read", hooks.authorize_read, &permissions.read),
             ("write", hooks.authorize_write, &permissions.write),
             ("list", hooks.authorize_list, &permissions.list),
         ] {
             if hook && permission.is_some() {
-                return Err(at(fault(format!("{question} has both a hook and a permission; keep one of the two"))));
+                return Err(in_type(fault(format!(
+                    "{question} has both a hook and a permission; keep one of the two"
+                ))));
             }
         }
-        let fields = |of: &'static str, paths: &[String]| -> Result<Vec<Vec<FieldDescriptor>>, ManifestError> {
+        let fields = |what: &'static str, paths: &[String]| -> Result<Vec<Vec<FieldDescriptor>>, ManifestError> {
             let resolve = |path: &String| {
                 let found = DataPath::new(path).and_then(|path| resolve(&message, &path));
-                found.map_err(|source| at(ManifestError::caused_by(source).at(of)))
+                found.map_err(|source| in_type(ManifestError::caused_by(source).at(what)))
             };
             paths.iter().map(resolve).collect()
         };
         let mut immutable = fields("immutable_fields", &wire.immutable_fields)?;
-        let regions = RegionDecl::read(&wire.regions.unwrap_or_default(), &message).map_err(at)?;
+        let regions = RegionDecl::read(&wire.regions.unwrap_or_default(), &message).map_err(in_type)?;
         if !regions.field.is_empty() && !immutable.contains(&regions.field) {
             immutable.push(regions.field.clone());
         }
         let query = wire.query.unwrap_or_default();
         let schema = Schema::new(Some(message.clone()));
-        let view = |of: &'static str, paths: Vec<String>| match Mask::parse(&paths, &schema) {
+        let view = |what: &'static str, paths: Vec<String>| match Mask::parse(&paths, &schema) {
             Ok(_) => Ok(paths),
-            Err(source) => Err(at(ManifestError::caused_by(source).at(of))),
+            Err(source) => Err(in_type(ManifestError::caused_by(source).at(what))),
         };
         let query = QueryDecl {
             spec: fields("query.spec_fields", &query.spec_fields)?,
             basic_view: view("query.basic_view", query.basic_view)?,
             detail_view: view("query.detail_view", query.detail_view)?,
-            indexed: indexed(&query.indexed_fields, &schema).map_err(|fault| at(fault.at("query.indexed_fields")))?,
+            indexed: indexed(&query.indexed_fields, &schema)
+                .map_err(|fault| in_type(fault.at("query.indexed_fields")))?,
         };
         let bad_short = wire.short_names.iter().find(|s| !name::is_valid(s));
         if let Some(short) = bad_short {
             let fault = fault(format!("must be lower-case letters, digits and dashes, got: {short:?}"));
-            return Err(at(fault.at("short_names")));
+            return Err(in_type(fault.at("short_names")));
         }
-        let moved_from = read_moved_from(wire.moved_from, &gvk, exports).map_err(at)?;
-        let references = ReferenceDecls::read(pool, &message).map_err(at)?;
+        let moved_from = read_moved_from(wire.moved_from, &gvk, exports).map_err(in_type)?;
+        let references = ReferenceDecls::read(pool, &message).map_err(in_type)?;
         Ok(Self {
             scope,
             message,
@@ -359,32 +365,34 @@ fn indexed(paths: &[String], schema: &Schema) -> Result<Vec<IndexPath>, Manifest
     }
     let mut indexed: Vec<IndexPath> = Vec::with_capacity(paths.len());
     for path in paths {
-        let one = IndexPath::parse(path, schema).map_err(ManifestError::caused_by)?;
-        if indexed.iter().any(|other| other.name() == one.name()) {
-            return Err(fault(format!("{} is named twice; name each field once", one.name())));
+        let index_path = IndexPath::parse(path, schema).map_err(ManifestError::caused_by)?;
+        if indexed.iter().any(|other| other.name() == index_path.name()) {
+            return Err(fault(format!("{} is named twice; name each field once", index_path.name())));
         }
-        indexed.push(one);
+        indexed.push(index_path);
     }
     Ok(indexed)
 }
 
-fn read_moved_from(wire: Vec<wire::TypeName>, of: &Gvk, exports: Exports) -> Result<Vec<Gvk>, ManifestError> {
-    let at = |fault: ManifestError| fault.at("moved_from");
+fn read_moved_from(wire: Vec<wire::TypeName>, owner: &Gvk, exports: Exports) -> Result<Vec<Gvk>, ManifestError> {
+    let in_moved_from = |fault: ManifestError| fault.at("moved_from");
     if !wire.is_empty() && !exports.moving {
         let what = "the component does not export mortise:plugin/moving; export it, or take the types out";
-        return Err(at(ManifestError::new(what)));
+        return Err(in_moved_from(ManifestError::new(what)));
     }
     if wire.len() > MAX_MOVED_FROM {
-        return Err(at(fault(format!("at most {MAX_MOVED_FROM} types, got: {}", wire.len()))));
+        return Err(in_moved_from(fault(format!("at most {MAX_MOVED_FROM} types, got: {}", wire.len()))));
     }
     let mut from: Vec<Gvk> = Vec::with_capacity(wire.len());
     for wire::TypeName { group, group_version, kind } in wire {
-        let one = Gvk::new(group, group_version, kind);
-        type_name(&one).map_err(at)?;
-        if (&one.group, &one.kind) == (&of.group, &of.kind) || from.contains(&one) {
-            return Err(at(fault(format!("{one} is the type itself, or named twice; name other types, once each"))));
+        let gvk = Gvk::new(group, group_version, kind);
+        type_name(&gvk).map_err(in_moved_from)?;
+        if (&gvk.group, &gvk.kind) == (&owner.group, &owner.kind) || from.contains(&gvk) {
+            return Err(in_moved_from(fault(format!(
+                "{gvk} is the type itself, or named twice; name other types, once each"
+            ))));
         }
-        from.push(one);
+        from.push(gvk);
     }
     Ok(from)
 }

@@ -87,10 +87,14 @@ impl DataPath {
     /// # Errors
     /// The fault of the path in this message, or of its last field.
     pub fn references(&self, message: &MessageDescriptor) -> Result<References, DataPathError> {
-        let at = ResolvedField::find(message, self)?;
-        match at.last.kind() {
-            Kind::Message(of) if !at.last.is_map() && of.full_name() == REFERENCE => Ok(References { at, id: false }),
-            Kind::Message(of) if !at.last.is_map() && of.full_name() == ID => Ok(References { at, id: true }),
+        let field = ResolvedField::find(message, self)?;
+        match field.last.kind() {
+            Kind::Message(message) if !field.last.is_map() && message.full_name() == REFERENCE => {
+                Ok(References { at: field, id: false })
+            }
+            Kind::Message(message) if !field.last.is_map() && message.full_name() == ID => {
+                Ok(References { at: field, id: true })
+            }
             _ => Err(self.of_kind(format!("neither a {REFERENCE} nor an {ID}"))),
         }
     }
@@ -100,18 +104,18 @@ impl DataPath {
     /// # Errors
     /// The fault of the path in this message, or of its last field.
     pub fn values(&self, message: &MessageDescriptor) -> Result<Values, DataPathError> {
-        let at = ResolvedField::find(message, self)?;
-        match at.last.kind() {
-            Kind::Message(entry) if at.last.is_map() => {
+        let resolved = ResolvedField::find(message, self)?;
+        match resolved.last.kind() {
+            Kind::Message(entry) if resolved.last.is_map() => {
                 let is_text = |field: FieldDescriptor| field.kind() == Kind::String;
                 if is_text(entry.map_entry_key_field()) && is_text(entry.map_entry_value_field()) {
-                    Ok(Values { at })
+                    Ok(Values { at: resolved })
                 } else {
                     Err(self.of_kind("a map; only maps of string to string can be used"))
                 }
             }
             Kind::Message(_) | Kind::Bytes => Err(self.of_kind("not a string, number, bool or enum")),
-            _ => Ok(Values { at }),
+            _ => Ok(Values { at: resolved }),
         }
     }
 
@@ -178,7 +182,7 @@ impl Values {
             Value::U64(number) => number.to_string(),
             Value::F32(number) => number.to_string(),
             Value::F64(number) => number.to_string(),
-            Value::EnumNumber(number) => match kind.as_enum().and_then(|of| of.get_value(number)) {
+            Value::EnumNumber(number) => match kind.as_enum().and_then(|enumeration| enumeration.get_value(number)) {
                 Some(value) => value.name().to_owned(),
                 None => number.to_string(),
             },
@@ -186,7 +190,7 @@ impl Values {
         };
         let texts = |value| match value {
             Value::Map(entries) => entries.iter().filter_map(entry).collect(),
-            one => vec![text(one)],
+            single => vec![text(single)],
         };
         Ok(self.at.read(data)?.into_iter().flat_map(texts).filter(|text| !text.is_empty()).collect())
     }
@@ -205,10 +209,10 @@ pub(crate) fn resolve(
     message: &MessageDescriptor,
     DataPath(path): &DataPath,
 ) -> Result<Vec<FieldDescriptor>, DataPathError> {
-    let mut at = Some(message.clone());
+    let mut current = Some(message.clone());
     let mut fields = Vec::new();
     for step in &path.0 {
-        let (Some(message), PathStep::Field(step)) = (at, step) else {
+        let (Some(message), PathStep::Field(step)) = (current, step) else {
             return Err(DataPathError::Through { path: path.to_string() });
         };
         let field = message.get_field_by_name(step).ok_or_else(|| DataPathError::NoField {
@@ -216,7 +220,7 @@ pub(crate) fn resolve(
             message: message.full_name().to_owned(),
             field: step.clone(),
         })?;
-        at = match field.kind() {
+        current = match field.kind() {
             Kind::Message(next) if !field.is_list() && !field.is_map() => Some(next),
             _ => None,
         };
@@ -243,25 +247,25 @@ impl ResolvedField {
 
     /// Content of the field; each item if it is repeated.
     fn read(&self, data: &[u8]) -> Result<Vec<Value>, DataPathError> {
-        let mut at = DynamicMessage::decode(self.message.clone(), data).map_err(|source| DataPathError::Data {
+        let mut current = DynamicMessage::decode(self.message.clone(), data).map_err(|source| DataPathError::Data {
             what: format!("data is not a {}", self.message.full_name()),
             source,
         })?;
         for step in &self.way {
-            if !at.has_field(step) {
+            if !current.has_field(step) {
                 return Ok(Vec::new());
             }
-            match at.get_field(step).into_owned() {
-                Value::Message(next) => at = next,
+            match current.get_field(step).into_owned() {
+                Value::Message(next) => current = next,
                 _ => return Ok(Vec::new()),
             }
         }
-        if self.last.supports_presence() && !at.has_field(&self.last) {
+        if self.last.supports_presence() && !current.has_field(&self.last) {
             return Ok(Vec::new());
         }
-        Ok(match at.get_field(&self.last).into_owned() {
+        Ok(match current.get_field(&self.last).into_owned() {
             Value::List(items) => items,
-            one => vec![one],
+            single => vec![single],
         })
     }
 }

@@ -77,14 +77,14 @@ impl FunctionDecl {
         }
         let mut names = Vec::new();
         for parameter in wire.parameters.iter().chain(&wire.variadic) {
-            let at = |fault: ManifestError| fault.at(format!("parameter {:?}", parameter.name));
-            check_name("its name", &parameter.name).map_err(at)?;
+            let in_parameter = |fault: ManifestError| fault.at(format!("parameter {:?}", parameter.name));
+            check_name("its name", &parameter.name).map_err(in_parameter)?;
             if names.contains(&&parameter.name) {
-                return Err(at(ManifestError::new("its name is taken; give it another one")));
+                return Err(in_parameter(ManifestError::new("its name is taken; give it another one")));
             }
             names.push(&parameter.name);
-            check_type(parameter.r#type.as_ref(), 0).map_err(at)?;
-            check_text(&parameter.description).map_err(at)?;
+            check_type(parameter.r#type.as_ref(), 0).map_err(in_parameter)?;
+            check_text(&parameter.description).map_err(in_parameter)?;
         }
         check_type(wire.returns.as_ref(), 0).map_err(|fault| fault.at("returns"))?;
         [&wire.summary, &wire.description, &wire.deprecation].into_iter().try_for_each(|text| check_text(text))?;
@@ -134,43 +134,47 @@ impl FunctionDecl {
 fn check_argument(parameter: &FunctionParameter, argument: &FunctionValue) -> Result<(), FieldFault> {
     match (&parameter.r#type, &argument.value) {
         (_, None) if !parameter.allow_null => Err(FieldFault::new("null is not allowed")),
-        (Some(of), _) => check_value(of, argument),
+        (Some(value_type), _) => check_value(value_type, argument),
         (None, _) => Ok(()),
     }
 }
 
-fn check_value(of: &ValueType, value: &FunctionValue) -> Result<(), FieldFault> {
+fn check_value(value_type: &ValueType, value: &FunctionValue) -> Result<(), FieldFault> {
     let Some(value) = &value.value else { return Ok(()) };
-    match (&of.r#type, value) {
-        (Some(Type::Primitive(of)), value) => check_primitive(Primitive::try_from(*of).unwrap_or_default(), value),
-        (Some(Type::List(of) | Type::Set(of)), Value::Elements(elements)) => {
-            let mut each = elements.values.iter().enumerate();
-            each.try_for_each(|(index, one)| check_value(of, one).map_err(|fault| fault.within(PathStep::index(index))))
+    match (&value_type.r#type, value) {
+        (Some(Type::Primitive(primitive)), value) => {
+            check_primitive(Primitive::try_from(*primitive).unwrap_or_default(), value)
         }
-        (Some(Type::Map(of)), Value::Entries(entries)) => {
-            let mut each = entries.values.iter();
-            each.try_for_each(|(key, one)| {
-                check_value(of, one).map_err(|fault| fault.within(PathStep::Key(key.clone())))
+        (Some(Type::List(element) | Type::Set(element)), Value::Elements(elements)) => {
+            let mut each = elements.values.iter().enumerate();
+            each.try_for_each(|(index, item)| {
+                check_value(element, item).map_err(|fault| fault.within(PathStep::index(index)))
             })
         }
-        (Some(Type::Object(of)), Value::Entries(entries)) => {
-            if let Some(name) = entries.values.keys().find(|name| !of.attributes.contains_key(*name)) {
+        (Some(Type::Map(element)), Value::Entries(entries)) => {
+            let mut each = entries.values.iter();
+            each.try_for_each(|(key, item)| {
+                check_value(element, item).map_err(|fault| fault.within(PathStep::Key(key.clone())))
+            })
+        }
+        (Some(Type::Object(object)), Value::Entries(entries)) => {
+            if let Some(name) = entries.values.keys().find(|name| !object.attributes.contains_key(*name)) {
                 return Err(FieldFault::new(format!("there is no attribute {name:?}")));
             }
-            of.attributes.iter().try_for_each(|(name, of)| match entries.values.get(name) {
-                Some(one) => check_value(of, one).map_err(|fault| fault.within(PathStep::Field(name.clone()))),
+            object.attributes.iter().try_for_each(|(name, attribute)| match entries.values.get(name) {
+                Some(item) => check_value(attribute, item).map_err(|fault| fault.within(PathStep::Field(name.clone()))),
                 None => Err(FieldFault::new(format!("the attribute {name:?} is missing; it may be null"))),
             })
         }
-        (of, _) => Err(FieldFault::new(format!("must be {}", kind(of.as_ref())))),
+        (expected, _) => Err(FieldFault::new(format!("must be {}", kind(expected.as_ref())))),
     }
 }
 
-fn check_primitive(of: Primitive, value: &Value) -> Result<(), FieldFault> {
-    match (of, value) {
+fn check_primitive(primitive: Primitive, value: &Value) -> Result<(), FieldFault> {
+    match (primitive, value) {
         (Primitive::Bool, Value::Boolean(_)) | (Primitive::String, Value::Text(_)) => Ok(()),
         (Primitive::Number, Value::Number(number)) if is_number(number) => Ok(()),
-        (of, _) => Err(FieldFault::new(format!("must be {}", kind(Some(&Type::Primitive(of.into())))))),
+        (expected, _) => Err(FieldFault::new(format!("must be {}", kind(Some(&Type::Primitive(expected.into())))))),
     }
 }
 
@@ -189,9 +193,9 @@ fn is_number(text: &str) -> bool {
     text.len() <= MAX_NUMBER && digits(whole) && fraction.is_none_or(digits) && exponent.is_none_or(digits)
 }
 
-fn kind(of: Option<&Type>) -> &'static str {
-    match of {
-        Some(Type::Primitive(of)) => match Primitive::try_from(*of).unwrap_or_default() {
+fn kind(value_type: Option<&Type>) -> &'static str {
+    match value_type {
+        Some(Type::Primitive(primitive)) => match Primitive::try_from(*primitive).unwrap_or_default() {
             Primitive::Bool => "true or false",
             Primitive::Number => "a number in decimal notation",
             Primitive::String => "a text",
@@ -205,22 +209,22 @@ fn kind(of: Option<&Type>) -> &'static str {
     }
 }
 
-fn check_type(of: Option<&ValueType>, depth: usize) -> Result<(), ManifestError> {
+fn check_type(value_type: Option<&ValueType>, depth: usize) -> Result<(), ManifestError> {
     if depth >= MAX_DEPTH {
         return Err(ManifestError::new(format!("its type is more than {MAX_DEPTH} deep; make it flatter")));
     }
-    match of.and_then(|of| of.r#type.as_ref()) {
+    match value_type.and_then(|value_type| value_type.r#type.as_ref()) {
         None => Err(ManifestError::new("its type is required")),
-        Some(Type::Primitive(of)) => match Primitive::try_from(*of) {
+        Some(Type::Primitive(primitive)) => match Primitive::try_from(*primitive) {
             Ok(Primitive::Bool | Primitive::Number | Primitive::String) => Ok(()),
             Ok(Primitive::Unspecified) | Err(_) => {
                 Err(ManifestError::new("this host does not know its primitive type"))
             }
         },
-        Some(Type::List(of) | Type::Set(of) | Type::Map(of)) => check_type(Some(of), depth + 1),
-        Some(Type::Object(of)) => of.attributes.iter().try_for_each(|(name, of)| {
-            let at = |fault: ManifestError| fault.at(format!("attribute {name:?}"));
-            check_name("its name", name).and_then(|()| check_type(Some(of), depth + 1)).map_err(at)
+        Some(Type::List(element) | Type::Set(element) | Type::Map(element)) => check_type(Some(element), depth + 1),
+        Some(Type::Object(object)) => object.attributes.iter().try_for_each(|(name, attribute)| {
+            let in_attribute = |fault: ManifestError| fault.at(format!("attribute {name:?}"));
+            check_name("its name", name).and_then(|()| check_type(Some(attribute), depth + 1)).map_err(in_attribute)
         }),
     }
 }

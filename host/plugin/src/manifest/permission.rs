@@ -60,15 +60,15 @@ const ID_PARTS: [(&str, IdPart); 6] = [
 impl Permissions {
     /// Reads the permissions of a manifest's type.
     pub(crate) fn read(wire: &wire::Permissions) -> Result<Self, ManifestError> {
-        let one = |what: &str, declared: &Option<wire::Permission>| {
+        let read_permission = |what: &str, declared: &Option<wire::Permission>| {
             let read = declared.as_ref().map(Permission::read).transpose();
             read.map_err(|fault| fault.at(format!("permissions.{what}")))
         };
-        let list = one("list", &wire.list)?;
+        let list = read_permission("list", &wire.list)?;
         if list.as_ref().is_some_and(|list| list.on.contains(&TextPart::Part(IdPart::Name))) {
             return Err(ManifestError::new("a list has no {name}; leave it out").at("permissions.list"));
         }
-        Ok(Self { read: one("read", &wire.read)?, write: one("write", &wire.write)?, list })
+        Ok(Self { read: read_permission("read", &wire.read)?, write: read_permission("write", &wire.write)?, list })
     }
 }
 

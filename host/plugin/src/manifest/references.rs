@@ -81,7 +81,7 @@ impl ReferenceDecls {
         let options: HashMap<_, FieldOptions<RawOptions>> =
             pool.files().flat_map(|file| descriptors::field_options(&file.encode_to_vec())).collect();
         let mut decls = Self::default();
-        if !options.values().flat_map(HashMap::values).any(|said| said.reference.is_some()) {
+        if !options.values().flat_map(HashMap::values).any(|entry| entry.reference.is_some()) {
             return Ok(decls);
         }
         // For each message, the messages that hold it: the second walk goes upwards.
@@ -89,9 +89,9 @@ impl ReferenceDecls {
         let (mut open, mut seen) = (vec![message.clone()], HashSet::from([message.full_name().to_owned()]));
         while let Some(message) = open.pop() {
             for field in message.fields() {
-                let said = options.get(message.full_name()).and_then(|fields| fields.get(&field.number()));
-                if let Some(said) = said.and_then(|said| said.reference.as_ref()) {
-                    let declared = ReferenceField::read(&field, said).map_err(|fault| {
+                let field_options = options.get(message.full_name()).and_then(|fields| fields.get(&field.number()));
+                if let Some(field_options) = field_options.and_then(|field_options| field_options.reference.as_ref()) {
+                    let declared = ReferenceField::read(&field, field_options).map_err(|fault| {
                         fault.at(format!("the option mortise.v1.reference of {}", field.full_name()))
                     })?;
                     decls.fields.entry(message.full_name().to_owned()).or_default().push(declared);
@@ -223,7 +223,7 @@ impl ReferenceDecls {
                     values.retain(stays);
                     (!values.is_empty()).then_some(Value::List(values))
                 }
-                one => stays(&one).then_some(one),
+                single => stays(&single).then_some(single),
             };
             match left {
                 Some(value) => message.set_field(&declared.field, value),
@@ -267,15 +267,15 @@ fn items<'v>(value: &'v Value) -> Box<dyn Iterator<Item = &'v Value> + 'v> {
     match value {
         Value::List(values) => Box::new(values.iter()),
         Value::Map(values) => Box::new(values.values()),
-        one => Box::new(std::iter::once(one)),
+        single => Box::new(std::iter::once(single)),
     }
 }
 
 impl ReferenceField {
-    fn read(field: &FieldDescriptor, said: &ReferenceOptions) -> Result<Self, ManifestError> {
+    fn read(field: &FieldDescriptor, options: &ReferenceOptions) -> Result<Self, ManifestError> {
         let is_reference = match field.kind() {
             Kind::String => true,
-            Kind::Message(of) => matches!(of.full_name(), REFERENCE | ID),
+            Kind::Message(message) => matches!(message.full_name(), REFERENCE | ID),
             _ => false,
         };
         if !is_reference || field.is_map() {
@@ -283,9 +283,9 @@ impl ReferenceField {
                 "a reference is a string, a {REFERENCE} or an {ID}, or a list of them"
             )));
         }
-        let target: Gvk = said.r#type.parse().map_err(ManifestError::caused_by)?;
+        let target: Gvk = options.r#type.parse().map_err(ManifestError::caused_by)?;
         type_name(&target).map_err(|fault| fault.at("type"))?;
-        match OnDelete::try_from(said.on_delete) {
+        match OnDelete::try_from(options.on_delete) {
             Ok(OnDelete::Unspecified) | Err(_) => Err(ManifestError::new(
                 "on_delete is required: block, unset, cascade, async unset, async cascade or allow dangling",
             )),
@@ -316,18 +316,24 @@ impl ReferenceField {
             },
             Value::Message(message) => {
                 let bytes = message.encode_to_vec();
-                let (of, tenancy, name) = if message.descriptor().full_name() == ID {
+                let (found_type, tenancy, name) = if message.descriptor().full_name() == ID {
                     let id = pb::Id::decode(bytes.as_slice())?;
                     (id.r#type, id.tenancy, id.name)
                 } else {
                     let reference = pb::Reference::decode(bytes.as_slice())?;
                     (reference.r#type, reference.tenancy, reference.name)
                 };
-                if name.is_empty() && of.is_none() {
+                if name.is_empty() && found_type.is_none() {
                     return Ok(None);
                 }
-                if let Some(of) = of.filter(|of| (&of.group, &of.kind) != (&self.target.group, &self.target.kind)) {
-                    return Err(bad(format!("refers to a {}, but must refer to a {}", types::gvk(&of), self.target)));
+                if let Some(found_type) = found_type.filter(|found_type| {
+                    (&found_type.group, &found_type.kind) != (&self.target.group, &self.target.kind)
+                }) {
+                    return Err(bad(format!(
+                        "refers to a {}, but must refer to a {}",
+                        types::gvk(&found_type),
+                        self.target
+                    )));
                 }
                 (tenancy.unwrap_or_default(), name)
             }

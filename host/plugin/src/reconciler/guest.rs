@@ -36,10 +36,10 @@ const MANIFEST: i32 = 128;
 
 /// A plugin with one type and these controllers of it.
 pub(super) fn manifest(name: &str, controllers: &[&str]) -> wire::Manifest {
-    let of = wire::TypeName { group: "test".into(), group_version: "v1".into(), kind: "Thing".into() };
+    let type_name = wire::TypeName { group: "test".into(), group_version: "v1".into(), kind: "Thing".into() };
     let controller = |name: &&str| wire::Controller {
         name: (*name).to_owned(),
-        manages: Some(of.clone()),
+        manages: Some(type_name.clone()),
         parallel: 2,
         ..wire::Controller::default()
     };
@@ -50,9 +50,9 @@ pub(super) fn manifest(name: &str, controllers: &[&str]) -> wire::Manifest {
             mortise_resource::descriptors::FileDescriptorSet::decode(mortise_resource::DESCRIPTORS).unwrap(),
         ),
         types: vec![wire::ResourceType {
-            group: of.group.clone(),
-            group_version: of.group_version.clone(),
-            kind: of.kind.clone(),
+            group: type_name.group.clone(),
+            group_version: type_name.group_version.clone(),
+            kind: type_name.kind.clone(),
             scope: wire::Scope::Namespace.into(),
             message: "hashicorp.consul.resource.Tombstone".into(),
             ..wire::ResourceType::default()
@@ -90,10 +90,10 @@ fn module(manifest: &[u8]) -> Vec<u8> {
     types.ty().function([], [ValType::I32]);
     types.ty().function([ValType::I32; 4], [ValType::I32]);
     let mut imports = ImportSection::new();
-    for (interface, name, of) in
+    for (interface, name, parameters) in
         [("resources", "read", 0), ("kv", "get", 0), ("clock", "now", 1), ("run", "cancelled", 2)]
     {
-        imports.import(&format!("mortise:plugin/{interface}@0.1.0"), name, EntityType::Function(of));
+        imports.import(&format!("mortise:plugin/{interface}@0.1.0"), name, EntityType::Function(parameters));
     }
     let mut functions = FunctionSection::new();
     functions.function(2).function(3).function(3);

@@ -184,7 +184,7 @@ async fn what_the_guest_hears_is_what_the_host_answers() {
     assert_eq!(set.count().await, 1, "an error is an answer like others: the instance goes on");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     match set.call("now", "a").await.unwrap() {
-        Outcome::RequeueAfter(told) => assert!(told.abs_diff(now) < Duration::from_secs(5), "{told:?} {now:?}"),
+        Outcome::RequeueAfter(after) => assert!(after.abs_diff(now) < Duration::from_secs(5), "{after:?} {now:?}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(set.call("x-cancelled", "a").await.unwrap(), Outcome::Done);
@@ -420,14 +420,14 @@ async fn calls_at_once_have_instances_of_their_own() {
     let mut set = usual().await;
     set.host = Arc::new(Answers { together: Some(Barrier::new(2)), ..Answers::default() });
     // Each waits until the other has begun.
-    let (one, two) = tokio::join!(set.call("read", "together"), set.call("read", "together"));
-    assert_eq!((one.unwrap(), two.unwrap()), (Outcome::Done, Outcome::Done));
+    let (first, two) = tokio::join!(set.call("read", "together"), set.call("read", "together"));
+    assert_eq!((first.unwrap(), two.unwrap()), (Outcome::Done, Outcome::Done));
 }
 
 #[tokio::test]
 async fn warm_instances_make_room_for_those_that_are_needed() {
-    let one = ReconcileLimits { instances: 1, deadline_ms: 2_000, ..ReconcileLimits::default() };
-    let mut set = set_up(Limits::default(), one, Grants::default()).await;
+    let limits = ReconcileLimits { instances: 1, deadline_ms: 2_000, ..ReconcileLimits::default() };
+    let mut set = set_up(Limits::default(), limits, Grants::default()).await;
     assert_eq!((set.count().await, set.count().await), (1, 2));
     let other = Reconciler::new(set.reconciler.plugin()).unwrap();
     let first = std::mem::replace(&mut set.reconciler, other);

@@ -75,12 +75,12 @@ impl GrpcClient {
     }
 }
 
-fn resource(of: Option<pb::Resource>) -> Result<pb::Resource, Status> {
-    of.ok_or_else(|| Status::internal("the server's answer holds no resource"))
+fn resource(answer: Option<pb::Resource>) -> Result<pb::Resource, Status> {
+    answer.ok_or_else(|| Status::internal("the server's answer holds no resource"))
 }
 
-fn warnings(of: Vec<mortise_resource::Diagnostic>) -> Vec<String> {
-    of.into_iter().map(|one| one.summary).collect()
+fn warnings(diagnostics: Vec<mortise_resource::Diagnostic>) -> Vec<String> {
+    diagnostics.into_iter().map(|diagnostic| diagnostic.summary).collect()
 }
 
 #[async_trait]

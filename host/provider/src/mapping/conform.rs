@@ -68,19 +68,19 @@ impl Conformer<'_> {
         value
     }
 
-    fn object(&mut self, of: &Object, config: &Value, mutated: Option<&Value>) -> Value {
+    fn object(&mut self, object: &Object, config: &Value, mutated: Option<&Value>) -> Value {
         let Value::Map(config) = config else { return config.clone() };
-        let attribute = |one: &Attribute, conformer: &mut Self| {
-            let config = config.get(&one.name).unwrap_or(&Value::Null);
-            let mutated = mutated.map(|of| match of {
-                Value::Map(of) => of.get(&one.name).unwrap_or(&Value::Null),
+        let attribute = |attribute: &Attribute, conformer: &mut Self| {
+            let config = config.get(&attribute.name).unwrap_or(&Value::Null);
+            let mutated = mutated.map(|value| match value {
+                Value::Map(fields) => fields.get(&attribute.name).unwrap_or(&Value::Null),
                 _ => &Value::Null,
             });
-            conformer.attribute(&one.shape, one.presence, one.flags.computed, config, mutated)
+            conformer.attribute(&attribute.shape, attribute.presence, attribute.flags.computed, config, mutated)
         };
-        let attributes = of.attributes.iter().map(|one| {
-            let value = self.within(Step::Attribute(one.name.clone()), |conformer| attribute(one, conformer));
-            (one.name.clone(), value)
+        let attributes = object.attributes.iter().map(|field| {
+            let value = self.within(Step::Attribute(field.name.clone()), |conformer| attribute(field, conformer));
+            (field.name.clone(), value)
         });
         Value::Map(attributes.collect::<BTreeMap<_, _>>())
     }
@@ -104,18 +104,20 @@ impl Conformer<'_> {
     fn configured(&mut self, shape: &Shape, presence: Presence, config: &Value, mutated: Option<&Value>) -> Value {
         match (shape, config, mutated) {
             (_, Value::Null | Value::Unknown(_), _) => config.clone(),
-            (Shape::Object(of), Value::Map(_), None | Some(Value::Map(_))) => self.object(of, config, mutated),
-            (Shape::List(of), Value::List(items), None) => {
-                Value::List(self.items(of, items.iter().map(|item| (item, None))))
+            (Shape::Object(object), Value::Map(_), None | Some(Value::Map(_))) => self.object(object, config, mutated),
+            (Shape::List(element), Value::List(items), None) => {
+                Value::List(self.items(element, items.iter().map(|item| (item, None))))
             }
-            (Shape::List(of), Value::List(items), Some(Value::List(server))) if items.len() == server.len() => {
-                Value::List(self.items(of, items.iter().zip(server.iter().map(Some))))
+            (Shape::List(element), Value::List(items), Some(Value::List(server))) if items.len() == server.len() => {
+                Value::List(self.items(element, items.iter().zip(server.iter().map(Some))))
             }
-            (Shape::Map(of), Value::Map(entries), None) => {
-                self.entries(of, entries.iter().map(|(key, value)| (key, value, None)))
+            (Shape::Map(element), Value::Map(entries), None) => {
+                self.entries(element, entries.iter().map(|(key, value)| (key, value, None)))
             }
-            (Shape::Map(of), Value::Map(entries), Some(Value::Map(server))) if entries.keys().eq(server.keys()) => {
-                self.entries(of, entries.iter().map(|(key, value)| (key, value, server.get(key))))
+            (Shape::Map(element), Value::Map(entries), Some(Value::Map(server)))
+                if entries.keys().eq(server.keys()) =>
+            {
+                self.entries(element, entries.iter().map(|(key, value)| (key, value, server.get(key))))
             }
             (_, config, None) => config.clone(),
             // Where the forms differ, unset parts stay null, and the whole value is recorded.
@@ -129,21 +131,21 @@ impl Conformer<'_> {
         }
     }
 
-    fn items<'v>(&mut self, of: &Shape, items: impl Iterator<Item = (&'v Value, Option<&'v Value>)>) -> Vec<Value> {
+    fn items<'v>(&mut self, shape: &Shape, items: impl Iterator<Item = (&'v Value, Option<&'v Value>)>) -> Vec<Value> {
         let item = |(index, (config, server))| {
-            self.within(Step::Index(index), |conformer| conformer.configured(of, Presence::Explicit, config, server))
+            self.within(Step::Index(index), |conformer| conformer.configured(shape, Presence::Explicit, config, server))
         };
         items.enumerate().map(item).collect()
     }
 
     fn entries<'v>(
         &mut self,
-        of: &Shape,
+        shape: &Shape,
         entries: impl Iterator<Item = (&'v String, &'v Value, Option<&'v Value>)>,
     ) -> Value {
         let entry = |(key, config, server): (&String, &Value, Option<&Value>)| {
             let value = self.within(Step::Key(key.clone()), |conformer| {
-                conformer.configured(of, Presence::Explicit, config, server)
+                conformer.configured(shape, Presence::Explicit, config, server)
             });
             (key.clone(), value)
         };
@@ -160,15 +162,15 @@ mod tests {
     use super::*;
     use crate::mapping::{shape::tests::object, undo};
 
-    fn conform(of: &Object, config: &Value, mutated: Option<&Value>) -> (Value, Divergences) {
+    fn conform(object: &Object, config: &Value, mutated: Option<&Value>) -> (Value, Divergences) {
         let mut divergences = Divergences::default();
-        let shape = Shape::Object(Arc::new(of.clone()));
+        let shape = Shape::Object(Arc::new(object.clone()));
         let planned = super::conform(&shape, false, "data", config, mutated, &mut divergences);
         (planned, divergences)
     }
 
-    fn undo_of(of: &Object, prior: &Value, server: &Value, divergences: &Divergences) -> Value {
-        undo(&Shape::Object(Arc::new(of.clone())), "data", prior, server, divergences)
+    fn undo_of(object: &Object, prior: &Value, server: &Value, divergences: &Divergences) -> Value {
+        undo(&Shape::Object(Arc::new(object.clone())), "data", prior, server, divergences)
     }
 
     fn text(text: &str) -> Value {
@@ -217,8 +219,8 @@ mod tests {
         ]);
         assert_eq!(planned, expected);
         let recorded: Vec<_> = divergences.iter().map(|(path, value)| (path.to_vec(), value.clone())).collect();
-        let at = |name: &str| vec![Step::Attribute("data".into()), Step::Attribute(name.into())];
-        assert_eq!(recorded, [(at("name"), text("upper")), (at("tags"), list(&["a", "b"]))]);
+        let path = |name: &str| vec![Step::Attribute("data".into()), Step::Attribute(name.into())];
+        assert_eq!(recorded, [(path("name"), text("upper")), (path("tags"), list(&["a", "b"]))]);
         assert_eq!(undo_of(&object, &planned, &mutated, &divergences), planned);
         // Another client changed it.
         let changed = of(&[("name", text("other")), ("kind", text("defaulted")), ("tags", list(&["a", "b"]))]);
@@ -261,14 +263,14 @@ mod tests {
             tags in prop::option::of(prop::collection::vec("[aAbB]{0,2}", 0..4)),
             ins in prop::option::of(prop::collection::vec(inners(), 0..3)),
             by in prop::option::of(prop::collection::btree_map("[ab]", inners(), 0..3)),
-            one in prop::option::of(inners()),
+            single in prop::option::of(inners()),
         ) -> Value {
             of(&[
                 ("name", name), ("kind", kind), ("maybe", maybe),
                 ("tags", tags.map_or(Value::Null, |tags| Value::List(tags.into_iter().map(Value::String).collect()))),
                 ("ins", ins.map_or(Value::Null, Value::List)),
                 ("by", by.map_or(Value::Null, Value::Map)),
-                ("in", one.unwrap_or(Value::Null)),
+                ("in", single.unwrap_or(Value::Null)),
             ])
         }
     }

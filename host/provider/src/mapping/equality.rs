@@ -16,27 +16,29 @@ pub fn are_equal(shape: &Shape, presence: Presence, a: &Value, b: &Value) -> boo
         (_, Value::Null, Value::Null) => true,
         (_, Value::Null, other) | (_, other, Value::Null) => presence == Presence::Implicit && is_zero(shape, other),
         (Shape::Leaf(leaf), a, b) => are_equal_leaves(leaf, a, b),
-        (Shape::List(of), Value::List(a), Value::List(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| are_equal(of, Presence::Explicit, a, b))
+        (Shape::List(element), Value::List(a), Value::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| are_equal(element, Presence::Explicit, a, b))
         }
-        (Shape::Set(of), Value::List(a), Value::List(b)) => are_equal_sets(of, a, b),
+        (Shape::Set(element), Value::List(a), Value::List(b)) => are_equal_sets(element, a, b),
         (Shape::Paths, a, b) => a == b,
-        (Shape::Map(of), Value::Map(a), Value::Map(b)) => {
+        (Shape::Map(element), Value::Map(a), Value::Map(b)) => {
             a.len() == b.len()
-                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| are_equal(of, Presence::Explicit, a, b)))
+                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| are_equal(element, Presence::Explicit, a, b)))
         }
-        (Shape::Object(of), Value::Map(_), Value::Map(_)) => are_equal_objects(of, a, b),
+        (Shape::Object(object), Value::Map(_), Value::Map(_)) => are_equal_objects(object, a, b),
         _ => false,
     }
 }
 
 /// Whether two objects are equal to the server.
 #[must_use]
-pub(super) fn are_equal_objects(of: &Object, a: &Value, b: &Value) -> bool {
+pub(super) fn are_equal_objects(object: &Object, a: &Value, b: &Value) -> bool {
     let (Value::Map(a), Value::Map(b)) = (a, b) else { return a == b };
-    of.attributes.iter().all(|one| {
-        let part = |of: &std::collections::BTreeMap<String, Value>| of.get(&one.name).cloned().unwrap_or(Value::Null);
-        are_equal(&one.shape, one.presence, &part(a), &part(b))
+    object.attributes.iter().all(|attribute| {
+        let part = |values: &std::collections::BTreeMap<String, Value>| {
+            values.get(&attribute.name).cloned().unwrap_or(Value::Null)
+        };
+        are_equal(&attribute.shape, attribute.presence, &part(a), &part(b))
     })
 }
 
@@ -46,8 +48,8 @@ fn is_zero(shape: &Shape, value: &Value) -> bool {
         (_, Value::Null) => true,
         (Shape::List(_) | Shape::Set(_), Value::List(items)) => items.is_empty(),
         (Shape::Map(_), Value::Map(entries)) => entries.is_empty(),
-        (Shape::Leaf(Leaf::Enum(of)), Value::String(name)) => {
-            of.get_value(0).is_some_and(|zero| zero.name() == name) || name == "0"
+        (Shape::Leaf(Leaf::Enum(enumeration)), Value::String(name)) => {
+            enumeration.get_value(0).is_some_and(|zero| zero.name() == name) || name == "0"
         }
         (Shape::Leaf(Leaf::String | Leaf::Bytes), Value::String(text)) => text.is_empty(),
         (Shape::Leaf(_), Value::Bool(value)) => !value,
@@ -73,9 +75,9 @@ fn are_equal_leaves(leaf: &Leaf, a: &Value, b: &Value) -> bool {
             let length = |text: &str| text.parse::<SignedDuration>().ok();
             length(a).is_some_and(|a| Some(a) == length(b))
         }
-        (Leaf::Enum(of), Value::String(a), Value::String(b)) => {
+        (Leaf::Enum(enumeration), Value::String(a), Value::String(b)) => {
             let number = |text: &str| {
-                of.get_value_by_name(text).map(|value| value.number()).or_else(|| text.parse::<i32>().ok())
+                enumeration.get_value_by_name(text).map(|value| value.number()).or_else(|| text.parse::<i32>().ok())
             };
             number(a).is_some_and(|a| Some(a) == number(b))
         }
@@ -112,11 +114,11 @@ fn are_equal_json(a: &serde_json::Value, b: &serde_json::Value) -> bool {
 }
 
 /// Sets by value: each element of one pairs with a different element of the other.
-fn are_equal_sets(of: &Shape, a: &[Value], b: &[Value]) -> bool {
+fn are_equal_sets(shape: &Shape, a: &[Value], b: &[Value]) -> bool {
     let mut left: Vec<&Value> = b.iter().collect();
     a.len() == b.len()
         && a.iter().all(|a| {
-            let found = left.iter().position(|b| are_equal(of, Presence::Explicit, a, b));
+            let found = left.iter().position(|b| are_equal(shape, Presence::Explicit, a, b));
             found.map(|found| left.swap_remove(found)).is_some()
         })
 }
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn values_are_the_same_by_what_they_mean() {
-        let of = object(
+        let object = object(
             "enum E { ZERO = 0; ONE = 1; }
              message M {
                string text = 1; optional string maybe = 2; bytes b = 3; E e = 4; repeated string l = 5;
@@ -145,7 +147,7 @@ mod tests {
              }",
         );
         let list = |items: &[&str]| Value::List(items.iter().map(|item| text(item)).collect());
-        let one = |name: &str| of.attributes.iter().find(|one| one.name == name).unwrap();
+        let find = |name: &str| object.attributes.iter().find(|find| find.name == name).unwrap();
         for (name, a, b, are) in [
             ("text", text(""), Value::Null, true),
             ("text", text("a"), text("A"), false),
@@ -173,9 +175,9 @@ mod tests {
             ("text", Value::unknown(), Value::unknown(), false),
             ("text", text("1"), number("1"), false),
         ] {
-            let of = one(name);
-            assert_eq!(are_equal(&of.shape, of.presence, &a, &b), are, "{name}: {a:?} and {b:?}");
-            assert_eq!(are_equal(&of.shape, of.presence, &b, &a), are, "{name}: {b:?} and {a:?}");
+            let attribute = find(name);
+            assert_eq!(are_equal(&attribute.shape, attribute.presence, &a, &b), are, "{name}: {a:?} and {b:?}");
+            assert_eq!(are_equal(&attribute.shape, attribute.presence, &b, &a), are, "{name}: {b:?} and {a:?}");
         }
         let set = Shape::Set(Box::new(Shape::Leaf(Leaf::String)));
         assert!(are_equal(&set, Presence::Implicit, &list(&["a", "b", "a"]), &list(&["a", "a", "b"])));

@@ -9,20 +9,21 @@ use crate::value::{Step, Type, Value, ValueError};
 
 /// The type in core's form; `None` for a type that this program does not know.
 #[must_use]
-pub fn function_type(of: &ValueType) -> Option<Type> {
-    Some(match of.r#type.as_ref()? {
-        value_type::Type::Primitive(of) => match Primitive::try_from(*of).ok()? {
+pub fn function_type(value_type: &ValueType) -> Option<Type> {
+    Some(match value_type.r#type.as_ref()? {
+        value_type::Type::Primitive(primitive) => match Primitive::try_from(*primitive).ok()? {
             Primitive::Bool => Type::Bool,
             Primitive::Number => Type::Number,
             Primitive::String => Type::String,
             Primitive::Unspecified => return None,
         },
-        value_type::Type::List(of) => Type::list(function_type(of)?),
-        value_type::Type::Set(of) => Type::set(function_type(of)?),
-        value_type::Type::Map(of) => Type::map(function_type(of)?),
-        value_type::Type::Object(of) => {
-            let attribute = |(name, of): (&String, &ValueType)| Some((name.clone(), function_type(of)?));
-            Type::Object(of.attributes.iter().map(attribute).collect::<Option<_>>()?)
+        value_type::Type::List(element) => Type::list(function_type(element)?),
+        value_type::Type::Set(element) => Type::set(function_type(element)?),
+        value_type::Type::Map(element) => Type::map(function_type(element)?),
+        value_type::Type::Object(object) => {
+            let attribute =
+                |(name, value_type): (&String, &ValueType)| Some((name.clone(), function_type(value_type)?));
+            Type::Object(object.attributes.iter().map(attribute).collect::<Option<_>>()?)
         }
     })
 }
@@ -60,45 +61,45 @@ pub fn argument(value: &Value) -> Result<FunctionValue, ValueError> {
 ///
 /// # Errors
 /// The result is not of the type.
-pub fn result(of: &Type, value: &FunctionValue) -> Result<Value, ValueError> {
+pub fn result(value_type: &Type, value: &FunctionValue) -> Result<Value, ValueError> {
     let Some(value) = &value.value else { return Ok(Value::Null) };
-    Ok(match (of, value) {
+    Ok(match (value_type, value) {
         (Type::Bool, PluginValue::Boolean(yes)) => Value::Bool(*yes),
         (Type::Number, PluginValue::Number(number)) => {
             Value::Number(number.parse().map_err(|fault| ValueError::new(format!("{number:.40}: {fault}")))?)
         }
         (Type::String, PluginValue::Text(text)) => Value::String(text.clone()),
-        (Type::List(of), PluginValue::Elements(elements)) => Value::List(items(of, elements)?),
-        (Type::Set(of), PluginValue::Elements(elements)) => {
+        (Type::List(element), PluginValue::Elements(elements)) => Value::List(items(element, elements)?),
+        (Type::Set(element), PluginValue::Elements(elements)) => {
             let mut each: Vec<Value> = Vec::new();
-            for item in items(of, elements)? {
+            for item in items(element, elements)? {
                 if !each.contains(&item) {
                     each.push(item);
                 }
             }
             Value::List(each)
         }
-        (Type::Map(of), PluginValue::Entries(entries)) => {
+        (Type::Map(element), PluginValue::Entries(entries)) => {
             let entry = |(name, value): (&String, &FunctionValue)| {
-                let value = result(of, value).map_err(|fault| fault.within(Step::Key(name.clone())))?;
+                let value = result(element, value).map_err(|fault| fault.within(Step::Key(name.clone())))?;
                 Ok((name.clone(), value))
             };
             Value::Map(entries.values.iter().map(entry).collect::<Result<_, ValueError>>()?)
         }
-        (Type::Object(of), PluginValue::Entries(entries)) => {
+        (Type::Object(attributes), PluginValue::Entries(entries)) => {
             let null = FunctionValue::default();
-            let attribute = |(name, of): (&String, &Type)| {
+            let attribute = |(name, value_type): (&String, &Type)| {
                 let value = entries.values.get(name).unwrap_or(&null);
-                let value = result(of, value).map_err(|fault| fault.within(Step::Attribute(name.clone())))?;
+                let value = result(value_type, value).map_err(|fault| fault.within(Step::Attribute(name.clone())))?;
                 Ok((name.clone(), value))
             };
-            Value::Map(of.iter().map(attribute).collect::<Result<_, ValueError>>()?)
+            Value::Map(attributes.iter().map(attribute).collect::<Result<_, ValueError>>()?)
         }
         _ => return Err(ValueError::new("it is not of the type that the function declares")),
     })
 }
 
-fn items(of: &Type, elements: &FunctionValues) -> Result<Vec<Value>, ValueError> {
-    let item = |(index, item)| result(of, item).map_err(|fault| fault.within(Step::Index(index)));
+fn items(element: &Type, elements: &FunctionValues) -> Result<Vec<Value>, ValueError> {
+    let item = |(index, item)| result(element, item).map_err(|fault| fault.within(Step::Index(index)));
     elements.values.iter().enumerate().map(item).collect()
 }

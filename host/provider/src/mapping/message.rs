@@ -14,19 +14,19 @@ use crate::value::{Number, Step, Value, ValueError};
 ///
 /// # Errors
 /// The faults of the value.
-pub fn to_data(of: &Object, value: &Value) -> Result<Any, Vec<ValueError>> {
+pub fn to_data(message: &Object, value: &Value) -> Result<Any, Vec<ValueError>> {
     let mut json = String::new();
     let mut faults = Vec::new();
-    object(of, value, &mut Writer { json: &mut json, path: Vec::new(), faults: &mut faults });
+    object(message, value, &mut Writer { json: &mut json, path: Vec::new(), faults: &mut faults });
     if !faults.is_empty() {
         return Err(faults);
     }
-    data_from_json(&json, &of.message, &Limits::default()).map_err(|found| {
-        let fault = |one: mortise_text::Diagnostic| ValueError {
-            path: steps(&FieldPath::parse(&one.path)).into_iter().skip(1).collect(),
-            what: match one.remedy {
-                Some(remedy) => format!("{}; {remedy}", one.message),
-                None => one.message,
+    data_from_json(&json, &message.message, &Limits::default()).map_err(|found| {
+        let fault = |diagnostic: mortise_text::Diagnostic| ValueError {
+            path: steps(&FieldPath::parse(&diagnostic.path)).into_iter().skip(1).collect(),
+            what: match diagnostic.remedy {
+                Some(remedy) => format!("{}; {remedy}", diagnostic.message),
+                None => diagnostic.message,
             },
         };
         found.diagnostics.into_iter().map(fault).collect()
@@ -68,21 +68,21 @@ impl Writer<'_> {
     }
 }
 
-fn object(of: &Object, value: &Value, to: &mut Writer<'_>) {
+fn object(message: &Object, value: &Value, to: &mut Writer<'_>) {
     to.json.push('{');
     let mut first = true;
     let mut chosen: BTreeMap<String, &Attribute> = BTreeMap::new();
-    for one in of.attributes.iter().filter(|one| !value.get(&one.name).is_null()) {
+    for filled in message.attributes.iter().filter(|filled| !value.get(&filled.name).is_null()) {
         if !std::mem::take(&mut first) {
             to.json.push(',');
         }
-        to.text(one.field.name());
+        to.text(filled.field.name());
         to.json.push(':');
-        let oneof = one.field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
-        let before = oneof.and_then(|oneof| chosen.insert(oneof.name().to_owned(), one));
-        to.within(Step::Attribute(one.name.clone()), |to| match before {
-            Some(other) => to.fault(format!("only one of {} and {} may be set", other.name, one.name)),
-            None => self::value(&one.shape, value.get(&one.name), to),
+        let oneof = filled.field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
+        let before = oneof.and_then(|oneof| chosen.insert(oneof.name().to_owned(), filled));
+        to.within(Step::Attribute(filled.name.clone()), |to| match before {
+            Some(other) => to.fault(format!("only one of {} and {} may be set", other.name, filled.name)),
+            None => self::value(&filled.shape, value.get(&filled.name), to),
         });
     }
     to.json.push('}');
@@ -91,14 +91,14 @@ fn object(of: &Object, value: &Value, to: &mut Writer<'_>) {
 fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
     match (shape, value) {
         (_, Value::Null) => to.fault("null cannot be an element"),
-        (Shape::Object(of), Value::Map(_)) => object(of, value, to),
-        (Shape::Map(of), Value::Map(entries)) => {
+        (Shape::Object(message), Value::Map(_)) => object(message, value, to),
+        (Shape::Map(element), Value::Map(entries)) => {
             to.json.push('{');
             for (position, (key, entry)) in entries.iter().enumerate() {
                 to.json.push_str(if position > 0 { "," } else { "" });
                 to.text(key);
                 to.json.push(':');
-                to.within(Step::Key(key.clone()), |to| self::value(of, entry, to));
+                to.within(Step::Key(key.clone()), |to| self::value(element, entry, to));
             }
             to.json.push('}');
         }
@@ -107,11 +107,11 @@ fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
             let paths: Vec<_> = items.iter().filter_map(Value::as_str).map(json_name).collect();
             to.text(&paths.join(","));
         }
-        (Shape::List(of) | Shape::Set(of), Value::List(items)) => {
+        (Shape::List(element) | Shape::Set(element), Value::List(items)) => {
             to.json.push('[');
             for (index, item) in items.iter().enumerate() {
                 to.json.push_str(if index > 0 { "," } else { "" });
-                to.within(Step::Index(index), |to| self::value(of, item, to));
+                to.within(Step::Index(index), |to| self::value(element, item, to));
             }
             to.json.push(']');
         }
@@ -127,12 +127,14 @@ fn leaf(leaf: &Leaf, value: &Value, to: &mut Writer<'_>) {
         (Leaf::Integer | Leaf::Float | Leaf::Double, Value::Number(number)) => {
             let _ = write!(to.json, "{number}");
         }
-        (Leaf::Enum(of), Value::String(name)) => match (of.get_value_by_name(name), name.parse::<i32>()) {
-            (None, Ok(number)) => {
-                let _ = write!(to.json, "{number}");
+        (Leaf::Enum(enumeration), Value::String(name)) => {
+            match (enumeration.get_value_by_name(name), name.parse::<i32>()) {
+                (None, Ok(number)) => {
+                    let _ = write!(to.json, "{number}");
+                }
+                _ => to.text(name),
             }
-            _ => to.text(name),
-        },
+        }
         (Leaf::Json, Value::String(text)) => match serde_json::from_str::<&RawValue>(text) {
             Ok(json) => to.json.push_str(json.get()),
             Err(e) => to.fault(format!("it is not JSON: {e}")),
@@ -172,36 +174,38 @@ fn field_name(path: &str) -> String {
 ///
 /// # Errors
 /// The data is not a message of the type, or has a part that no value can hold, such as NaN.
-pub fn from_data(of: &Object, data: Option<&Any>) -> Result<Value, ValueError> {
+pub fn from_data(message: &Object, data: Option<&Any>) -> Result<Value, ValueError> {
     let nothing = Any::default();
-    let json = data_to_json(data.unwrap_or(&nothing), &of.message).ok_or_else(|| {
+    let json = data_to_json(data.unwrap_or(&nothing), &message.message).ok_or_else(|| {
         ValueError::new("the server's data has fields that its type does not declare, or values without a form in JSON")
     })?;
-    read_object(of, &parse(&json)?)
+    read_object(message, &parse(&json)?)
 }
 
 fn parse<'j, T: serde::Deserialize<'j>>(json: &'j str) -> Result<T, ValueError> {
     serde_json::from_str(json).map_err(|e| ValueError::new(format!("it is of another type: {e}")))
 }
 
-fn read_object(of: &Object, fields: &BTreeMap<String, &RawValue>) -> Result<Value, ValueError> {
-    let attribute = |one: &Attribute| {
-        let value = match fields.get(one.field.json_name()) {
-            Some(json) => read(&one.shape, json.get()).map_err(|e| e.within(Step::Attribute(one.name.clone())))?,
+fn read_object(object: &Object, fields: &BTreeMap<String, &RawValue>) -> Result<Value, ValueError> {
+    let attribute = |attribute: &Attribute| {
+        let value = match fields.get(attribute.field.json_name()) {
+            Some(json) => {
+                read(&attribute.shape, json.get()).map_err(|e| e.within(Step::Attribute(attribute.name.clone())))?
+            }
             None => Value::Null,
         };
-        Ok((one.name.clone(), value))
+        Ok((attribute.name.clone(), value))
     };
-    of.attributes.iter().map(attribute).collect::<Result<_, _>>().map(Value::Map)
+    object.attributes.iter().map(attribute).collect::<Result<_, _>>().map(Value::Map)
 }
 
 fn read(shape: &Shape, json: &str) -> Result<Value, ValueError> {
     match shape {
-        Shape::Object(of) => read_object(of, &parse(json)?),
-        Shape::Map(of) => {
+        Shape::Object(object) => read_object(object, &parse(json)?),
+        Shape::Map(element) => {
             let entries: BTreeMap<String, &RawValue> = parse(json)?;
             let entry = |(key, json): (String, &RawValue)| {
-                let value = read(of, json.get()).map_err(|e| e.within(Step::Key(key.clone())))?;
+                let value = read(element, json.get()).map_err(|e| e.within(Step::Key(key.clone())))?;
                 Ok((key, value))
             };
             entries.into_iter().map(entry).collect::<Result<_, _>>().map(Value::Map)
@@ -211,10 +215,10 @@ fn read(shape: &Shape, json: &str) -> Result<Value, ValueError> {
             let paths = paths.split(',').filter(|path| !path.is_empty());
             Ok(Value::List(paths.map(|path| Value::String(field_name(path))).collect()))
         }
-        Shape::List(of) | Shape::Set(of) => {
+        Shape::List(element) | Shape::Set(element) => {
             let items: Vec<&RawValue> = parse(json)?;
             let item =
-                |(index, json): (usize, &RawValue)| read(of, json.get()).map_err(|e| e.within(Step::Index(index)));
+                |(index, json): (usize, &RawValue)| read(element, json.get()).map_err(|e| e.within(Step::Index(index)));
             items.into_iter().enumerate().map(item).collect::<Result<_, _>>().map(Value::List)
         }
         Shape::Leaf(leaf) => read_leaf(leaf, json),

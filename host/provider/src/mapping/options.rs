@@ -39,10 +39,11 @@ impl Options {
     /// Reads the options of a pool's messages.
     #[must_use]
     pub fn of(pool: &DescriptorPool) -> Self {
-        let said = pool.files().flat_map(|file| descriptors::field_options::<RawOptions>(&file.encode_to_vec()));
-        let read =
-            |fields: HashMap<u32, RawOptions>| fields.iter().map(|(number, said)| (*number, said.into())).collect();
-        Self(said.map(|(message, fields)| (message, read(fields))).collect())
+        let declared = pool.files().flat_map(|file| descriptors::field_options::<RawOptions>(&file.encode_to_vec()));
+        let read = |fields: HashMap<u32, RawOptions>| {
+            fields.iter().map(|(number, options)| (*number, options.into())).collect()
+        };
+        Self(declared.map(|(message, fields)| (message, read(fields))).collect())
     }
 
     /// The options of a field.
@@ -54,11 +55,11 @@ impl Options {
 }
 
 impl From<&RawOptions> for FieldOptions {
-    fn from(said: &RawOptions) -> Self {
-        let behaves = |number| said.field_behavior.contains(&number);
+    fn from(options: &RawOptions) -> Self {
+        let behaves = |number| options.field_behavior.contains(&number);
         Self {
-            deprecated: said.deprecated,
-            debug_redact: said.debug_redact,
+            deprecated: options.deprecated,
+            debug_redact: options.debug_redact,
             required: behaves(REQUIRED),
             output_only: behaves(OUTPUT_ONLY),
             immutable: behaves(IMMUTABLE),

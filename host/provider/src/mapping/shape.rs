@@ -151,10 +151,12 @@ impl Object {
     /// may be missing.
     pub fn mark_immutable(&mut self, path: &str) {
         let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
-        let Some(one) = self.attributes.iter_mut().find(|one| one.field.name() == name) else { return };
-        match (rest, &mut one.shape) {
-            (None, _) => one.flags.replace = true,
-            (Some(rest), Shape::Object(of)) => Arc::make_mut(of).mark_immutable(rest),
+        let Some(attribute) = self.attributes.iter_mut().find(|attribute| attribute.field.name() == name) else {
+            return;
+        };
+        match (rest, &mut attribute.shape) {
+            (None, _) => attribute.flags.replace = true,
+            (Some(rest), Shape::Object(object)) => Arc::make_mut(object).mark_immutable(rest),
             (Some(_), _) => {}
         }
     }
@@ -162,21 +164,21 @@ impl Object {
     /// The attribute at a path of attributes.
     pub(crate) fn attribute_at(&self, path: &[Step]) -> Option<&Attribute> {
         let (Step::Attribute(name), rest) = path.split_first()? else { return None };
-        let one = self.attributes.iter().find(|one| one.name == *name)?;
-        match (&one.shape, rest) {
-            (_, []) => Some(one),
-            (Shape::Object(of), rest) => of.attribute_at(rest),
+        let attribute = self.attributes.iter().find(|attribute| attribute.name == *name)?;
+        match (&attribute.shape, rest) {
+            (_, []) => Some(attribute),
+            (Shape::Object(object), rest) => object.attribute_at(rest),
             _ => None,
         }
     }
 
     /// Collects the paths of fields whose change replaces the resource; `path` is the path of this object.
     pub(crate) fn replacing_paths(&self, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
-        for one in &self.attributes {
-            path.push(Step::Attribute(one.name.clone()));
-            match &one.shape {
-                _ if one.flags.replace => found.push(path.clone()),
-                Shape::Object(of) => of.replacing_paths(path, found),
+        for attribute in &self.attributes {
+            path.push(Step::Attribute(attribute.name.clone()));
+            match &attribute.shape {
+                _ if attribute.flags.replace => found.push(path.clone()),
+                Shape::Object(object) => object.replacing_paths(path, found),
                 _ => {}
             }
             path.pop();
@@ -186,7 +188,7 @@ impl Object {
     /// The type of its values.
     #[must_use]
     pub fn to_type(&self) -> Type {
-        Type::object(self.attributes.iter().map(|one| (one.name.as_str(), one.shape.to_type())))
+        Type::object(self.attributes.iter().map(|attribute| (attribute.name.as_str(), attribute.shape.to_type())))
     }
 }
 
@@ -198,11 +200,11 @@ impl Shape {
             Self::Leaf(Leaf::Bool) => Type::Bool,
             Self::Leaf(Leaf::Integer | Leaf::Float | Leaf::Double) => Type::Number,
             Self::Leaf(_) => Type::String,
-            Self::List(of) => Type::list(of.to_type()),
-            Self::Set(of) => Type::set(of.to_type()),
-            Self::Map(of) => Type::map(of.to_type()),
+            Self::List(element) => Type::list(element.to_type()),
+            Self::Set(element) => Type::set(element.to_type()),
+            Self::Map(element) => Type::map(element.to_type()),
             Self::Paths => Type::list(Type::String),
-            Self::Object(of) => of.to_type(),
+            Self::Object(object) => object.to_type(),
         }
     }
 }
@@ -226,8 +228,8 @@ impl ShapeReader<'_> {
             }
             let name = attribute_name(field.name());
             if let Some(other) = attributes.iter().find(|other| other.name == name) {
-                let (one, other) = (other.field.name().to_owned(), field.name().to_owned());
-                return Err(ShapeError::Clash { message: message.full_name().to_owned(), one, other, name });
+                let (first, other) = (other.field.name().to_owned(), field.name().to_owned());
+                return Err(ShapeError::Clash { message: message.full_name().to_owned(), one: first, other, name });
             }
             let options = (self.options)(&field);
             let (shape, presence) = self.field(&field, options.unordered)?;
@@ -240,17 +242,17 @@ impl ShapeReader<'_> {
 
     fn field(&mut self, field: &FieldDescriptor, unordered: bool) -> Result<(Shape, Presence), ShapeError> {
         if let (true, Kind::Message(entry)) = (field.is_map(), field.kind()) {
-            let of = self.single_shape(&entry.map_entry_value_field().kind())?;
-            return Ok((Shape::Map(Box::new(of)), Presence::Implicit));
+            let element = self.single_shape(&entry.map_entry_value_field().kind())?;
+            return Ok((Shape::Map(Box::new(element)), Presence::Implicit));
         }
-        let one = self.single_shape(&field.kind())?;
+        let single = self.single_shape(&field.kind())?;
         if field.is_list() {
-            let of = Box::new(one);
-            return Ok((if unordered { Shape::Set(of) } else { Shape::List(of) }, Presence::Implicit));
+            let element = Box::new(single);
+            return Ok((if unordered { Shape::Set(element) } else { Shape::List(element) }, Presence::Implicit));
         }
         let tells_apart = field.supports_presence() || field.containing_oneof().is_some();
         // A mask without paths still counts as present.
-        Ok((one, if tells_apart { Presence::Explicit } else { Presence::Implicit }))
+        Ok((single, if tells_apart { Presence::Explicit } else { Presence::Implicit }))
     }
 
     /// The shape of a single value of a kind.
@@ -261,15 +263,15 @@ impl ShapeReader<'_> {
             Kind::Float => Shape::Leaf(Leaf::Float),
             Kind::Double => Shape::Leaf(Leaf::Double),
             Kind::Bytes => Shape::Leaf(Leaf::Bytes),
-            Kind::Enum(of) => Shape::Leaf(Leaf::Enum(of.clone())),
-            Kind::Message(of) => match well_known(of) {
+            Kind::Enum(enumeration) => Shape::Leaf(Leaf::Enum(enumeration.clone())),
+            Kind::Message(message) => match well_known(message) {
                 Some(shape) => shape,
                 None if self.within.len() >= MAX_OBJECT_DEPTH
-                    || self.within.iter().any(|name| name == of.full_name()) =>
+                    || self.within.iter().any(|name| name == message.full_name()) =>
                 {
                     Shape::Leaf(Leaf::Json)
                 }
-                None => Shape::Object(Arc::new(self.object(of)?)),
+                None => Shape::Object(Arc::new(self.object(message)?)),
             },
             _ => Shape::Leaf(Leaf::Integer),
         })
@@ -349,14 +351,14 @@ pub(super) mod tests {
         Object::of(&message(declarations, "M"), &|_| FieldOptions::default()).unwrap()
     }
 
-    fn types(of: &Object) -> Vec<(String, String)> {
-        let text = |one: &Attribute| String::from_utf8(one.shape.to_type().to_bytes()).unwrap();
-        of.attributes.iter().map(|one| (one.name.clone(), text(one))).collect()
+    fn types(object: &Object) -> Vec<(String, String)> {
+        let text = |attribute: &Attribute| String::from_utf8(attribute.shape.to_type().to_bytes()).unwrap();
+        object.attributes.iter().map(|attribute| (attribute.name.clone(), text(attribute))).collect()
     }
 
     #[test]
     fn every_kind_of_field_has_its_type() {
-        let of = object(
+        let object = object(
             "enum E { ZERO = 0; ONE = 1; }
              message In { string a = 1; repeated In more = 2; }
              message M {
@@ -388,18 +390,18 @@ pub(super) mod tests {
             ("mask", r#"["list","string"]"#.to_owned()),
             ("ins", format!(r#"["list",{inner}]"#)),
         ];
-        assert_eq!(types(&of), expected.map(|(name, of)| (name.to_owned(), of)));
+        assert_eq!(types(&object), expected.map(|(name, value_type)| (name.to_owned(), value_type)));
     }
 
     #[test]
     fn what_a_message_can_tell_apart_and_who_may_set_it() {
-        let of = object(
+        let object = object(
             "message M { string i = 1; optional string e = 2; oneof c { string one = 3; M two = 4; } M in = 5; repeated string l = 6; }",
         );
         use Presence::{Explicit, Implicit};
-        let presences: Vec<_> = of.attributes.iter().map(|one| one.presence).collect();
+        let presences: Vec<_> = object.attributes.iter().map(|attribute| attribute.presence).collect();
         assert_eq!(presences, [Implicit, Explicit, Explicit, Explicit, Explicit, Implicit]);
-        let may_be_computed: Vec<_> = of.attributes.iter().map(|one| one.flags.computed).collect();
+        let may_be_computed: Vec<_> = object.attributes.iter().map(|attribute| attribute.flags.computed).collect();
         assert_eq!(may_be_computed, [true, true, false, false, true, true]);
         let message = message("message M { string a = 1; repeated string b = 2; }", "M");
         let options = |options: FieldOptions| Object::of(&message, &|_| options).unwrap().attributes;
@@ -433,8 +435,8 @@ pub(super) mod tests {
         let pool =
             DescriptorPool::from_file_descriptor_set(prost_types::FileDescriptorSet { file: vec![file] }).unwrap();
         let clash = pool.get_message_by_name("t.M").unwrap();
-        let said = Object::of(&clash, &|_| FieldOptions::default()).unwrap_err().to_string();
-        assert_eq!(said, "the fields HTTPPort and httpport of t.M would both be called httpport");
+        let fault = Object::of(&clash, &|_| FieldOptions::default()).unwrap_err().to_string();
+        assert_eq!(fault, "the fields HTTPPort and httpport of t.M would both be called httpport");
     }
 
     #[test]
@@ -442,16 +444,16 @@ pub(super) mod tests {
         let chain: String = (0..40).map(|n| format!("message L{n} {{ L{} next = 1; }}\n", n + 1)).collect();
         let chain = message(&format!("{chain} message L40 {{}} message M {{ L0 first = 1; }}"), "M");
         let mut depth = 0;
-        let mut of = Object::of(&chain, &|_| FieldOptions::default()).unwrap();
-        while let Some(Shape::Object(inner)) = of.attributes.first().map(|one| one.shape.clone()) {
-            (of, depth) = ((*inner).clone(), depth + 1);
+        let mut object = Object::of(&chain, &|_| FieldOptions::default()).unwrap();
+        while let Some(Shape::Object(inner)) = object.attributes.first().map(|attribute| attribute.shape.clone()) {
+            (object, depth) = ((*inner).clone(), depth + 1);
         }
         assert_eq!(depth, MAX_OBJECT_DEPTH - 1);
-        assert!(matches!(of.attributes[0].shape, Shape::Leaf(Leaf::Json)));
+        assert!(matches!(object.attributes[0].shape, Shape::Leaf(Leaf::Json)));
         // Each message holds the next one twice: 2^14 of the last.
         let doubled: String = (0..14).map(|n| format!("message D{n} {{ D{0} a = 1; D{0} b = 2; }}\n", n + 1)).collect();
         let doubled = message(&format!("{doubled} message D14 {{}} message M {{ D0 first = 1; }}"), "M");
-        let said = Object::of(&doubled, &|_| FieldOptions::default()).unwrap_err().to_string();
-        assert_eq!(said, "t.M has more than 10000 fields, those of messages within it included");
+        let fault = Object::of(&doubled, &|_| FieldOptions::default()).unwrap_err().to_string();
+        assert_eq!(fault, "t.M has more than 10000 fields, those of messages within it included");
     }
 }

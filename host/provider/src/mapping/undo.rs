@@ -30,16 +30,16 @@ impl Restorer<'_> {
         value
     }
 
-    fn object(&mut self, of: &Object, prior: &Value, server: &Value) -> Value {
+    fn object(&mut self, object: &Object, prior: &Value, server: &Value) -> Value {
         let (Value::Map(prior), Value::Map(server)) = (prior, server) else { return server.clone() };
         let mut attributes = BTreeMap::new();
-        for one in &of.attributes {
-            let part = |of: &BTreeMap<String, Value>| of.get(&one.name).cloned().unwrap_or(Value::Null);
+        for attribute in &object.attributes {
+            let part = |values: &BTreeMap<String, Value>| values.get(&attribute.name).cloned().unwrap_or(Value::Null);
             let (prior, server) = (part(prior), part(server));
-            let value = self.within(Step::Attribute(one.name.clone()), |restorer| {
-                restorer.value(&one.shape, one.presence, &prior, &server)
+            let value = self.within(Step::Attribute(attribute.name.clone()), |restorer| {
+                restorer.value(&attribute.shape, attribute.presence, &prior, &server)
             });
-            attributes.insert(one.name.clone(), value);
+            attributes.insert(attribute.name.clone(), value);
         }
         Value::Map(attributes)
     }
@@ -49,18 +49,19 @@ impl Restorer<'_> {
             return if are_equal(shape, presence, known, server) { prior.clone() } else { server.clone() };
         }
         match (shape, prior, server) {
-            (Shape::Object(of), Value::Map(_), Value::Map(_)) => self.object(of, prior, server),
-            (Shape::List(of), Value::List(was), Value::List(is)) if was.len() == is.len() => {
+            (Shape::Object(object), Value::Map(_), Value::Map(_)) => self.object(object, prior, server),
+            (Shape::List(element), Value::List(was), Value::List(is)) if was.len() == is.len() => {
                 let item = |(index, (was, is))| {
-                    self.within(Step::Index(index), |restorer| restorer.value(of, Presence::Explicit, was, is))
+                    self.within(Step::Index(index), |restorer| restorer.value(element, Presence::Explicit, was, is))
                 };
                 Value::List(was.iter().zip(is).enumerate().map(item).collect())
             }
-            (Shape::Map(of), Value::Map(was), Value::Map(is)) => {
+            (Shape::Map(element), Value::Map(was), Value::Map(is)) => {
                 let entry = |(key, is): (&String, &Value)| {
                     let value = match was.get(key) {
-                        Some(was) => self
-                            .within(Step::Key(key.clone()), |restorer| restorer.value(of, Presence::Explicit, was, is)),
+                        Some(was) => self.within(Step::Key(key.clone()), |restorer| {
+                            restorer.value(element, Presence::Explicit, was, is)
+                        }),
                         None => is.clone(),
                     };
                     (key.clone(), value)

@@ -52,7 +52,7 @@ impl ApplyResult {
 
 /// Applies a plan.
 pub(crate) async fn apply(
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     session: &Session,
     server: &Server,
     prior: &Value,
@@ -61,11 +61,11 @@ pub(crate) async fn apply(
     private: &[u8],
 ) -> ApplyResult {
     if planned.is_null() {
-        return delete(of, session, server, prior).await;
+        return delete(schema, session, server, prior).await;
     }
     // A resource that replaces another one has no prior state.
     let pending = Private::pending(private).filter(|_| !prior.is_null());
-    let plan = match plan(of, server, prior, config, pending.is_some()).await {
+    let plan = match plan(schema, server, prior, config, pending.is_some()).await {
         Ok(plan) => plan,
         Err(diagnostics) => return ApplyResult::refused(diagnostics),
     };
@@ -85,7 +85,7 @@ pub(crate) async fn apply(
             request.id.get_or_insert_default().uid = ulid::Ulid::generate().to_string();
             create(server, request).await
         }
-        (false, Some(pending), _) => match take_over(pending, of, server, prior, false).await {
+        (false, Some(pending), _) => match take_over(pending, schema, server, prior, false).await {
             Ok(Some(taken)) => update_taken_over(server, taken, request, &mut applied.diagnostics).await,
             Ok(None) => Err(vec![error("the resource or object to take over no longer exists", "Plan again.")]),
             Err(faults) => Err(faults),
@@ -104,7 +104,7 @@ pub(crate) async fn apply(
             resource
         }
     };
-    match state(of, &resource, planned, &divergences) {
+    match state(schema, &resource, planned, &divergences) {
         Ok(state) => applied.state = Some(state),
         Err(fault) => applied.diagnostics.push(error(fault.to_string(), "The resource was written.")),
     }
@@ -135,7 +135,7 @@ async fn update_taken_over(
     request: pb::Resource,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<pb::Resource, Vec<Diagnostic>> {
-    let value = |one: &pb::Resource| one.data.as_ref().map(|data| data.value.clone());
+    let value = |resource: &pb::Resource| resource.data.as_ref().map(|data| data.value.clone());
     if value(&taken) == value(&request) && metadata(&taken) == metadata(&request) {
         return Ok(taken);
     }
@@ -234,8 +234,8 @@ impl PollDelays {
     }
 }
 
-fn timeout(of: &Value) -> Duration {
-    of.get("wait").get("timeout").as_str().and_then(|text| wait_timeout(text).ok()).unwrap_or(DEFAULT_WAIT_TIMEOUT)
+fn timeout(value: &Value) -> Duration {
+    value.get("wait").get("timeout").as_str().and_then(|text| wait_timeout(text).ok()).unwrap_or(DEFAULT_WAIT_TIMEOUT)
 }
 
 /// Waits for the conditions that a configuration names.
@@ -258,7 +258,7 @@ async fn wait(
         }
         let path = ["wait", "conditions"].map(|name| Step::Attribute(name.to_owned()));
         if !delays.next(session).await {
-            let missing = missing.iter().map(|one| (**one).to_owned()).collect::<Vec<_>>().join(", ");
+            let missing = missing.iter().map(|name| (**name).to_owned()).collect::<Vec<_>>().join(", ");
             let why = if session.is_stopped() { "the run was stopped" } else { "the timeout passed" };
             let summary = format!("the resource was written, but {why} before these conditions were true: {missing}");
             return Err(Diagnostic { detail: conditions_text(&found), ..error_at(&path, summary) });
@@ -280,14 +280,20 @@ async fn wait(
 fn condition_holds(resource: &pb::Resource, condition: &str, generation: &str) -> bool {
     let current = resource.status.values().filter(|status| status.observed_generation == generation);
     let mut conditions = current.flat_map(|status| &status.conditions);
-    conditions.any(|one| one.r#type == condition && one.state() == pb::condition::State::True)
+    conditions.any(|found| found.r#type == condition && found.state() == pb::condition::State::True)
 }
 
 /// The controllers' conditions, for people.
 fn conditions_text(resource: &pb::Resource) -> String {
     let lines = resource.status.iter().flat_map(|(name, status)| {
-        let line = move |one: &pb::Condition| {
-            format!("{name}: {} {} {} {}\n", one.r#type, one.state().as_str_name(), one.reason, one.message)
+        let line = move |condition: &pb::Condition| {
+            format!(
+                "{name}: {} {} {} {}\n",
+                condition.r#type,
+                condition.state().as_str_name(),
+                condition.reason,
+                condition.message
+            )
         };
         status.conditions.iter().map(line)
     });
@@ -295,8 +301,8 @@ fn conditions_text(resource: &pb::Resource) -> String {
     if lines.is_empty() { "No controller has reported a status.".to_owned() } else { lines }
 }
 
-async fn delete(of: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> ApplyResult {
-    let id = known_id(of, prior);
+async fn delete(schema: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> ApplyResult {
+    let id = known_id(schema, prior);
     if let Err(status) = server.client.delete(id.clone()).await {
         return ApplyResult::refused(server.faults("deleting", &status));
     }

@@ -71,7 +71,10 @@ pub(crate) fn attribute_path(path: &[Step]) -> AttributePath {
 pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<Diagnostic> {
     let violations = status.get_details_bad_request().map(|found| found.field_violations).unwrap_or_default();
     if status.code() == Code::InvalidArgument && !violations.is_empty() {
-        return violations.iter().map(|one| error_at(&attribute_of(&one.field), one.description.as_str())).collect();
+        return violations
+            .iter()
+            .map(|violation| error_at(&attribute_of(&violation.field), violation.description.as_str()))
+            .collect();
     }
     let message = status.message();
     let (summary, detail) = match status.code() {

@@ -21,10 +21,10 @@ pub(crate) async fn call(session: &Session, name: &str, arguments: &[DynamicValu
     let mut values = Vec::with_capacity(arguments.len());
     for (index, given) in arguments.iter().enumerate() {
         let argument_error = |text: String| FunctionError { function_argument: i64::try_from(index).ok(), text };
-        let of = function
+        let value_type = function
             .parameter(index)
             .ok_or_else(|| argument_error("the function has no parameter for this argument".to_owned()))?;
-        let value = decode(Some(given), of).map_err(|faults| argument_error(joined_texts(&faults)))?;
+        let value = decode(Some(given), value_type).map_err(|faults| argument_error(joined_texts(&faults)))?;
         values.push(argument(&value).map_err(|fault| argument_error(fault.to_string()))?);
     }
     let request =
@@ -46,11 +46,11 @@ fn error(text: String) -> FunctionError {
 }
 
 fn joined_texts(faults: &[Diagnostic]) -> String {
-    let one = |fault: &Diagnostic| match fault.detail.as_str() {
+    let index = |fault: &Diagnostic| match fault.detail.as_str() {
         "" => fault.summary.clone(),
         detail => format!("{}: {detail}", fault.summary),
     };
-    faults.iter().map(one).collect::<Vec<_>>().join("; ")
+    faults.iter().map(index).collect::<Vec<_>>().join("; ")
 }
 
 fn call_error(faults: &[Diagnostic]) -> FunctionError {

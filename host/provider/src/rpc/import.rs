@@ -15,47 +15,45 @@ use crate::{
 /// The state for an id, and its private data: of an existing resource, or of something outside that the type's plugin
 /// knows.
 pub(crate) async fn import_state(
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     server: &Server,
     id: &str,
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
     let settled = |state| (state, Private::write(&Divergences::default(), None));
-    let named = state_with_id(of, server, id);
-    if !of.imports {
+    let named = state_with_id(schema, server, id);
+    if !schema.imports {
         return named.map(settled);
     }
     if let Ok(named) = named
-        && server.read(resource_id(of, &named, &Defaults::default())).await?.is_some()
+        && server.read(resource_id(schema, &named, &Defaults::default())).await?.is_some()
     {
         return Ok(settled(named));
     }
     let units = [("partition", &server.defaults.partition), ("namespace", &server.defaults.namespace)];
-    let place = Value::object(units.map(|(name, unit)| (name, Value::text(unit.as_str()))));
+    let place = Value::object(units.map(|(name, unit)| (name, Value::text(unit.as_deref().unwrap_or_default()))));
     let pending = Pending::Import { external_id: id.to_owned() };
-    let expected = take_over(&pending, of, server, &place, true).await?;
-    let expected = expected.ok_or_else(|| vec![invalid_id(of, id)])?;
-    let shown = state(of, &expected, &Value::Null, &Divergences::default())?;
+    let expected = take_over(&pending, schema, server, &place, true).await?;
+    let expected = expected.ok_or_else(|| vec![invalid_id(schema, id)])?;
+    let shown = state(schema, &expected, &Value::Null, &Divergences::default())?;
     Ok((shown, Private::write(&Divergences::default(), Some(&pending))))
 }
 
 /// A state with the resource's id only; a read fills in the rest.
-fn state_with_id(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value, Vec<Diagnostic>> {
+fn state_with_id(schema: &ResourceSchema, server: &Server, id: &str) -> Result<Value, Vec<Diagnostic>> {
     let parts: Vec<_> = id.split('/').collect();
-    let (partition, namespace, found) = match (of.scope, parts.as_slice()) {
+    let (partition, namespace, found) = match (schema.scope, parts.as_slice()) {
         (_, [name]) => (None, None, *name),
         (Scope::Partition, [partition, name]) => (Some(*partition), None, *name),
         (Scope::Namespace, [namespace, name]) => (None, Some(*namespace), *name),
         (Scope::Namespace, [partition, namespace, name]) => (Some(*partition), Some(*namespace), *name),
-        _ => return Err(vec![invalid_id(of, id)]),
+        _ => return Err(vec![invalid_id(schema, id)]),
     };
     if [partition, namespace].into_iter().flatten().chain([found]).any(|part| !name::is_valid(part)) {
-        return Err(vec![invalid_id(of, id)]);
+        return Err(vec![invalid_id(schema, id)]);
     }
-    let unit = |given: Option<&str>, default: &str| match given {
-        Some(unit) => Value::text(unit),
-        None => Value::text(default),
-    };
-    let Type::Object(attributes) = of.to_type() else { return Err(vec![invalid_id(of, id)]) };
+    let unit =
+        |given: Option<&str>, default: &Option<String>| Value::text(given.or(default.as_deref()).unwrap_or_default());
+    let Type::Object(attributes) = schema.to_type() else { return Err(vec![invalid_id(schema, id)]) };
     let attribute = |(name, kind): (String, Type)| {
         let value = match (name.as_str(), kind) {
             ("name", _) => Value::text(found),
@@ -71,11 +69,11 @@ fn state_with_id(of: &ResourceSchema, server: &Server, id: &str) -> Result<Value
     Ok(Value::Map(attributes.into_iter().map(attribute).collect()))
 }
 
-fn invalid_id(of: &ResourceSchema, id: &str) -> Diagnostic {
-    let forms = match of.scope {
+fn invalid_id(schema: &ResourceSchema, id: &str) -> Diagnostic {
+    let forms = match schema.scope {
         Scope::Cluster | Scope::Undefined => "NAME",
         Scope::Partition => "NAME or PARTITION/NAME",
         Scope::Namespace => "NAME, NAMESPACE/NAME or PARTITION/NAMESPACE/NAME",
     };
-    error(format!("{id:?} is not an id of {}", of.name), format!("Write {forms}."))
+    error(format!("{id:?} is not an id of {}", schema.name), format!("Write {forms}."))
 }

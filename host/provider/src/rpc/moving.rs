@@ -21,7 +21,7 @@ pub(crate) async fn move_state(
     server: &Server,
     request: &move_resource_state::Request,
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
-    let of = resource(schema, &request.target_type_name)?;
+    let target = resource(schema, &request.target_type_name)?;
     let raw = request.source_state.as_ref().map(|raw| raw.json.as_slice()).unwrap_or_default();
     let source: serde_json::Value =
         serde_json::from_slice(raw).map_err(|e| vec![error("the state to move is not JSON", e.to_string())])?;
@@ -29,23 +29,26 @@ pub(crate) async fn move_state(
     let parts = ["name", "partition", "namespace"].map(|name| (name, Value::text(text(name))));
     let prior = Value::object(parts);
 
-    let Some(kind) = of.moved_from.iter().find(|kind| schema.name_of(kind) == request.source_type_name) else {
-        return Err(vec![unsupported_move(of, request)]);
+    let Some(kind) = target.moved_from.iter().find(|kind| schema.name_of(kind) == request.source_type_name) else {
+        return Err(vec![unsupported_move(target, request)]);
     };
     let tenancy = pb::Tenancy { partition: text("partition"), namespace: text("namespace") };
     // States are of the newest version of a kind; a resource may be stored under another one.
     let kind = pb::Type { group_version: version(&text("group_version"), kind), ..kind.clone() };
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
     let (pending, none) = (Pending::Move { from }, Divergences::default());
-    match take_over(&pending, of, server, &prior, true).await? {
-        Some(found) => Ok((state(of, &found, &prior, &none)?, Private::write(&none, Some(&pending)))),
+    match take_over(&pending, target, server, &prior, true).await? {
+        Some(found) => Ok((state(target, &found, &prior, &none)?, Private::write(&none, Some(&pending)))),
         // `mortise move` may have moved it before.
         None => {
-            if let Some(found) = server.read(resource_id(of, &prior, &Defaults::default())).await? {
-                return Ok((state(of, &found, &prior, &none)?, Private::write(&none, None)));
+            if let Some(found) = server.read(resource_id(target, &prior, &Defaults::default())).await? {
+                return Ok((state(target, &found, &prior, &none)?, Private::write(&none, None)));
             }
             let summary = format!("{} {:?} no longer exists", request.source_type_name, text("name"));
-            Err(vec![error(summary, format!("No {} of this name exists either. Remove it from the state.", of.name))])
+            Err(vec![error(
+                summary,
+                format!("No {} of this name exists either. Remove it from the state.", target.name),
+            )])
         }
     }
 }
@@ -54,12 +57,12 @@ fn version(stored: &str, kind: &pb::Type) -> String {
     if stored.is_empty() { kind.group_version.clone() } else { stored.to_owned() }
 }
 
-fn unsupported_move(of: &ResourceSchema, request: &move_resource_state::Request) -> Diagnostic {
+fn unsupported_move(schema: &ResourceSchema, request: &move_resource_state::Request) -> Diagnostic {
     let summary = format!(
         "{} of {} cannot become {}",
         request.source_type_name, request.source_provider_address, request.target_type_name
     );
-    let detail = match of.moved_from.as_slice() {
+    let detail = match schema.moved_from.as_slice() {
         [] => "Its plugin names no kind that can become this one.".to_owned(),
         from => {
             let from = from.iter().map(mortise_resource::types::gvk).collect::<Vec<_>>().join(", ");

@@ -20,7 +20,7 @@ use crate::{
 /// more).
 pub(crate) async fn take_over(
     pending: &Pending,
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     server: &Server,
     prior: &Value,
     dry_run: bool,
@@ -28,13 +28,13 @@ pub(crate) async fn take_over(
     let (doing, answer) = match pending {
         Pending::Move { from } => {
             let request =
-                MoveRequest { id: Some(from.to_id()), version: String::new(), to: Some(of.kind.clone()), dry_run };
+                MoveRequest { id: Some(from.to_id()), version: String::new(), to: Some(schema.kind.clone()), dry_run };
             ("moving", server.client.move_resource(request).await)
         }
         Pending::Import { external_id } => {
             let request = ImportRequest {
-                r#type: Some(of.kind.clone()),
-                tenancy: Some(tenancy_of(of.scope, prior, &Defaults::default())),
+                r#type: Some(schema.kind.clone()),
+                tenancy: Some(tenancy_of(schema.scope, prior, &Defaults::default())),
                 external_id: external_id.clone(),
                 name: prior.get("name").as_str().unwrap_or_default().to_owned(),
                 dry_run,

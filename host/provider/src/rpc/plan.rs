@@ -41,7 +41,7 @@ const CHANGED_BY_EVERY_WRITE: [&str; 3] = ["generation", "version", "status"];
 
 /// Plans a creation (`prior` is null) or an update. `pending` says that the server does not have the resource yet.
 pub(crate) async fn plan(
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     server: &Server,
     prior: &Value,
     config: &Value,
@@ -54,7 +54,7 @@ pub(crate) async fn plan(
     let sent = match known {
         true => {
             let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
-            Some(request(of, config, &server.defaults).map_err(faults)?)
+            Some(request(schema, config, &server.defaults).map_err(faults)?)
         }
         false => None,
     };
@@ -68,18 +68,18 @@ pub(crate) async fn plan(
     let expected = predicted.as_ref().or(mutated.as_ref());
     let mut divergences = Divergences::default();
     let read = |resource: &pb::Resource| {
-        from_data(&of.data, resource.data.as_ref()).map_err(|fault| vec![value_error(&fault)])
+        from_data(&schema.data, resource.data.as_ref()).map_err(|fault| vec![value_error(&fault)])
     };
     let data = expected.map(read).transpose()?;
     let from_server = expected.map(metadata);
     let mut planned = config.clone();
     let Value::Map(parts) = &mut planned else { return Ok(unchanged(planned)) };
-    let conformed = conform(&of.shape(), false, "data", config.get("data"), data.as_ref(), &mut divergences);
+    let conformed = conform(&schema.shape(), false, "data", config.get("data"), data.as_ref(), &mut divergences);
     parts.insert("data".to_owned(), conformed);
     let shape = metadata_shape();
     let conformed = conform(&shape, true, "metadata", config.get("metadata"), from_server.as_ref(), &mut divergences);
     parts.insert("metadata".to_owned(), conformed);
-    fill_tenancy(of, server, prior, config, mutated.as_ref(), parts);
+    fill_tenancy(schema, server, prior, config, mutated.as_ref(), parts);
     fill_owner(prior, parts);
 
     // Values from the plugin's controllers appear some time after the write, or are there already.
@@ -95,19 +95,19 @@ pub(crate) async fn plan(
         }
     };
     each(&mut planned, |prior, written, expected| (prior == written || prior == expected).then(|| prior.clone()));
-    let writes = creates || !is_same(of, prior, &planned);
+    let writes = creates || !is_same(schema, prior, &planned);
     if writes {
         each(&mut planned, |_, _, _| Some(Value::unknown()));
     }
     if let Value::Map(parts) = &mut planned {
-        fill_computed(of, prior, mutated.as_ref(), writes, parts);
+        fill_computed(schema, prior, mutated.as_ref(), writes, parts);
     }
     let replace = match creates {
         true => Vec::new(),
         false => {
-            let own = of.replacing_paths().into_iter().filter(|path| is_changed(of, prior, &planned, path));
+            let own = schema.replacing_paths().into_iter().filter(|path| is_changed(schema, prior, &planned, path));
             let mut paths: Vec<_> =
-                own.chain(answer.replace.iter().filter_map(|path| replaced_attribute(of, path))).collect();
+                own.chain(answer.replace.iter().filter_map(|path| replaced_attribute(schema, path))).collect();
             paths.sort();
             paths.dedup();
             paths
@@ -144,13 +144,14 @@ fn replace_awaited(
 }
 
 /// The attribute for a path of the server, as far as core can address it; `None` if the path has no attribute.
-fn replaced_attribute(of: &ResourceSchema, path: &str) -> Option<Vec<Step>> {
+fn replaced_attribute(schema: &ResourceSchema, path: &str) -> Option<Vec<Step>> {
     let path = attribute_of(path);
     let [root @ Step::Attribute(name), rest @ ..] = path.as_slice() else { return None };
     if name != "data" {
         return Some(vec![root.clone()]);
     }
-    let known = (1..=rest.len()).rev().find(|len| rest.get(..*len).is_some_and(|r| of.data.attribute_at(r).is_some()));
+    let known =
+        (1..=rest.len()).rev().find(|len| rest.get(..*len).is_some_and(|r| schema.data.attribute_at(r).is_some()));
     known.map(|len| path.iter().take(len + 1).cloned().collect())
 }
 
@@ -164,7 +165,7 @@ async fn dry_run(
 ) -> Result<Option<PlanResponse>, Vec<Diagnostic>> {
     match server.client.plan(sent.clone(), creates).await {
         Ok(answer) => {
-            diagnostics.extend(answer.warnings.iter().map(|one| warning(one.summary.as_str())));
+            diagnostics.extend(answer.warnings.iter().map(|diagnostic| warning(diagnostic.summary.as_str())));
             Ok(Some(answer))
         }
         Err(status) if creates && is_missing_place(sent, &status) => {
@@ -189,14 +190,14 @@ type Parts = std::collections::BTreeMap<String, Value>;
 /// Fills in partition and namespace: as configured, else by the provider's or the server's defaults; unknown until the
 /// server has answered.
 fn fill_tenancy(
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     server: &Server,
     prior: &Value,
     config: &Value,
     mutated: Option<&pb::Resource>,
     parts: &mut Parts,
 ) {
-    let wanted = tenancy_of(of.scope, config, &server.defaults);
+    let wanted = tenancy_of(schema.scope, config, &server.defaults);
     let filled = mutated.and_then(|found| found.id.as_ref()?.tenancy.clone());
     let unit = |name: &str, part: fn(&pb::Tenancy) -> &String| match (config.get(name), part(&wanted)) {
         (Value::Null, wanted) if !wanted.is_empty() => Value::String(wanted.clone()),
@@ -208,8 +209,8 @@ fn fill_tenancy(
         (configured, _) => configured.clone(),
     };
     for (name, part) in [
-        ("partition", (|of| &of.partition) as fn(&pb::Tenancy) -> &String),
-        ("namespace", |of: &pb::Tenancy| &of.namespace),
+        ("partition", (|tenancy| &tenancy.partition) as fn(&pb::Tenancy) -> &String),
+        ("namespace", |tenancy: &pb::Tenancy| &tenancy.namespace),
     ] {
         if parts.contains_key(name) {
             parts.insert(name.to_owned(), unit(name, part));
@@ -232,7 +233,13 @@ fn fill_owner(prior: &Value, parts: &mut Parts) {
 }
 
 /// Sets the attributes that the server sets; those that it would change are unknown.
-fn fill_computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resource>, writes: bool, parts: &mut Parts) {
+fn fill_computed(
+    schema: &ResourceSchema,
+    prior: &Value,
+    mutated: Option<&pb::Resource>,
+    writes: bool,
+    parts: &mut Parts,
+) {
     let text = |name: &str| parts.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
     let unit = |name: &str| match parts.get(name) {
         None => Some(String::new()),
@@ -242,39 +249,39 @@ fn fill_computed(of: &ResourceSchema, prior: &Value, mutated: Option<&pb::Resour
     let id = match (text("name"), unit("partition"), unit("namespace")) {
         (Some(name), Some(partition), Some(namespace)) => {
             let tenancy = Some(pb::Tenancy { partition, namespace });
-            Value::String(id_text(of.scope, &pb::Id { name, tenancy, ..pb::Id::default() }))
+            Value::String(id_text(schema.scope, &pb::Id { name, tenancy, ..pb::Id::default() }))
         }
         _ => Value::unknown(),
     };
     parts.insert("id".to_owned(), id);
     let uid = prior.get("uid");
     parts.insert("uid".to_owned(), if uid.is_null() { Value::unknown() } else { uid.clone() });
-    parts.insert("group_version".to_owned(), Value::String(of.kind.group_version.clone()));
+    parts.insert("group_version".to_owned(), Value::String(schema.kind.group_version.clone()));
     for name in CHANGED_BY_EVERY_WRITE {
         parts.insert(name.to_owned(), if writes { Value::unknown() } else { prior.get(name).clone() });
     }
 }
 
 /// Whether the server would have nothing to write. An unknown value counts as a change.
-fn is_same(of: &ResourceSchema, prior: &Value, planned: &Value) -> bool {
-    are_equal(&of.shape(), Presence::Explicit, prior.get("data"), planned.get("data"))
+fn is_same(schema: &ResourceSchema, prior: &Value, planned: &Value) -> bool {
+    are_equal(&schema.shape(), Presence::Explicit, prior.get("data"), planned.get("data"))
         && are_equal(&metadata_shape(), Presence::Implicit, prior.get("metadata"), planned.get("metadata"))
         && ["name", "partition", "namespace", "owner"].iter().all(|name| prior.get(name) == planned.get(name))
 }
 
 /// Whether the value at a path changes.
-fn is_changed(of: &ResourceSchema, prior: &Value, planned: &Value, path: &[Step]) -> bool {
-    let at = |value: &Value| {
+fn is_changed(schema: &ResourceSchema, prior: &Value, planned: &Value, path: &[Step]) -> bool {
+    let value_at = |value: &Value| {
         path.iter().fold(value.clone(), |value, step| match step {
             Step::Attribute(name) => value.get(name).clone(),
             Step::Key(_) | Step::Index(_) => Value::Null,
         })
     };
-    let (before, after) = (at(prior), at(planned));
+    let (before, after) = (value_at(prior), value_at(planned));
     match path {
         [Step::Attribute(data), rest @ ..] if data == "data" => {
-            let attribute = of.data.attribute_at(rest);
-            attribute.is_some_and(|one| !are_equal(&one.shape, one.presence, &before, &after))
+            let attribute = schema.data.attribute_at(rest);
+            attribute.is_some_and(|attribute| !are_equal(&attribute.shape, attribute.presence, &before, &after))
         }
         _ => before != after,
     }

@@ -20,46 +20,50 @@ const MAX_LISTED_RESOURCES: usize = 100_000;
 /// The current state, and its private data; null for a deleted resource. A pending resource has the state that a dry
 /// run predicts.
 pub(crate) async fn resource(
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     server: &Server,
     prior: &Value,
     private: &[u8],
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
-    let found = server.read(known_id(of, prior)).await?;
+    let found = server.read(known_id(schema, prior)).await?;
     let pending = Private::pending(private);
     let (found, kept) = match (found, &pending) {
         (Some(found), None) => (found, private.to_vec()),
         // The pending change happened in another way.
-        (Some(found), Some(_)) => (found, Private::write(&Private::read(private, of), None)),
-        (None, Some(pending)) => match take_over(pending, of, server, prior, true).await? {
+        (Some(found), Some(_)) => (found, Private::write(&Private::read(private, schema), None)),
+        (None, Some(pending)) => match take_over(pending, schema, server, prior, true).await? {
             Some(expected) => (expected, private.to_vec()),
             None => return Ok((Value::Null, private.to_vec())),
         },
         (None, None) => return Ok((Value::Null, private.to_vec())),
     };
-    Ok((state(of, &found, prior, &Private::read(private, of))?, kept))
+    Ok((state(schema, &found, prior, &Private::read(private, schema))?, kept))
 }
 
 /// A warning of the finalizers that hold up the deletion of a resource, if it has any.
 pub(crate) async fn finalizers(
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     server: &Server,
     prior: &Value,
 ) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
-    let found = server.read(known_id(of, prior)).await?;
+    let found = server.read(known_id(schema, prior)).await?;
     let held = found.map(|found| meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", "));
     let held = held.filter(|held| !held.is_empty());
     Ok(held.map(|held| warning(format!("the deletion waits for finalizers: {held}"))).into_iter().collect())
 }
 
 /// Reads a resource by its name, for a data source.
-pub(crate) async fn by_name(of: &ResourceSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
-    let id = resource_id(of, config, &server.defaults);
+pub(crate) async fn by_name(
+    schema: &ResourceSchema,
+    server: &Server,
+    config: &Value,
+) -> Result<Value, Vec<Diagnostic>> {
+    let id = resource_id(schema, config, &server.defaults);
     match server.read(id.clone()).await? {
-        Some(found) => Ok(data_source_state(of, &found)?),
+        Some(found) => Ok(data_source_state(schema, &found)?),
         None => {
             let path = [Step::Attribute("name".to_owned())];
-            Err(vec![error_at(&path, format!("there is no {} named {:?}", gvk(&of.kind), id.name))])
+            Err(vec![error_at(&path, format!("there is no {} named {:?}", gvk(&schema.kind), id.name))])
         }
     }
 }
@@ -67,27 +71,29 @@ pub(crate) async fn by_name(of: &ResourceSchema, server: &Server, config: &Value
 /// Lists resources of a type.
 pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Value) -> Result<Value, Vec<Diagnostic>> {
     let wanted = config.get("type").as_str().unwrap_or_default();
-    let named = |one: &&ResourceSchema| {
-        gvk(&one.kind) == wanted || format!("{}.{}", one.kind.group, one.kind.kind) == wanted || one.name == wanted
+    let named = |schema: &&ResourceSchema| {
+        gvk(&schema.kind) == wanted
+            || format!("{}.{}", schema.kind.group, schema.kind.kind) == wanted
+            || schema.name == wanted
     };
     let path = [Step::Attribute("type".to_owned())];
-    let of = schema.resources().find(named);
-    let of = of.ok_or_else(|| {
+    let listed = schema.resources().find(named);
+    let listed = listed.ok_or_else(|| {
         vec![error_at(&path, format!("the server has no type {wanted:?}; `mortise types` lists them"))]
     })?;
-    let mut tenancy = tenancy_of(of.scope, config, &server.defaults);
-    if of.scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == "*" {
+    let mut tenancy = tenancy_of(listed.scope, config, &server.defaults);
+    if listed.scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == "*" {
         "*".clone_into(&mut tenancy.namespace);
     }
     let request = pb::ListRequest {
-        r#type: Some(of.kind.clone()),
+        r#type: Some(listed.kind.clone()),
         tenancy: Some(tenancy),
         name_prefix: config.get("name_prefix").as_str().unwrap_or_default().to_owned(),
     };
     let mut found = server.client.list(request).await.map_err(|status| server.faults("listing", &status))?;
     if let Value::Map(wanted) = config.get("metadata") {
-        found.retain(|one| {
-            wanted.iter().all(|(key, value)| one.metadata.get(key).map(String::as_str) == value.as_str())
+        found.retain(|resource| {
+            wanted.iter().all(|(key, value)| resource.metadata.get(key).map(String::as_str) == value.as_str())
         });
     }
     if found.len() > MAX_LISTED_RESOURCES {
@@ -97,7 +103,7 @@ pub(crate) async fn list(schema: &ProviderSchema, server: &Server, config: &Valu
         );
         return Err(vec![error(summary, "")]);
     }
-    let entries = found.iter().map(|one| list_entry(of, one)).collect::<Result<_, _>>()?;
+    let entries = found.iter().map(|resource| list_entry(listed, resource)).collect::<Result<_, _>>()?;
     let Value::Map(mut parts) = config.clone() else { return Ok(config.clone()) };
     parts.insert("resources".to_owned(), Value::List(entries));
     Ok(Value::Map(parts))

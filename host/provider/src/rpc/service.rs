@@ -114,7 +114,7 @@ impl Provider for ProviderService {
             pb::get_metadata::Response { server_capabilities: Some(capabilities()), ..Default::default() };
         match session.schema().await {
             Ok(schema) => {
-                let names = || schema.resources().map(|one| one.name.clone());
+                let names = || schema.resources().map(|resource| resource.name.clone());
                 response.resources =
                     names().map(|type_name| pb::get_metadata::ResourceMetadata { type_name }).collect();
                 let all = names().chain([schema.list_name()]);
@@ -142,9 +142,9 @@ impl Provider for ProviderService {
         };
         match session.schema().await {
             Ok(schema) => {
-                for one in schema.resources() {
-                    response.resource_schemas.insert(one.name.clone(), one.to_proto());
-                    response.data_source_schemas.insert(one.name.clone(), one.data_source_to_proto());
+                for resource in schema.resources() {
+                    response.resource_schemas.insert(resource.name.clone(), resource.to_proto());
+                    response.data_source_schemas.insert(resource.name.clone(), resource.data_source_to_proto());
                 }
                 response.data_source_schemas.insert(schema.list_name(), list_to_proto());
                 let left_out = schema.left_out.iter().map(|why| super::diagnostic::warning(why.to_string()));
@@ -182,9 +182,9 @@ impl Provider for ProviderService {
     ) -> Answer<pb::validate_resource_config::Response> {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.type_name).await?;
-            let of = known.resource()?;
-            let config = decode_object(request.config.as_ref(), &of.to_type())?;
-            Ok(pb::validate_resource_config::Response { diagnostics: validate::resource(of, &config) })
+            let schema = known.resource()?;
+            let config = decode_object(request.config.as_ref(), &schema.to_type())?;
+            Ok(pb::validate_resource_config::Response { diagnostics: validate::resource(schema, &config) })
         })
         .await
     }
@@ -195,11 +195,12 @@ impl Provider for ProviderService {
     ) -> Answer<pb::validate_data_resource_config::Response> {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.type_name).await?;
-            let of = match request.type_name == known.schema.list_name() {
+            let schema = match request.type_name == known.schema.list_name() {
                 true => list_type(),
                 false => known.resource()?.data_source_type(),
             };
-            decode_object(request.config.as_ref(), &of).map(|_| pb::validate_data_resource_config::Response::default())
+            decode_object(request.config.as_ref(), &schema)
+                .map(|_| pb::validate_data_resource_config::Response::default())
         })
         .await
     }
@@ -234,9 +235,9 @@ impl Provider for ProviderService {
         let request = request.into_inner();
         let read = async {
             let known = KnownType::of(&session, &request.type_name).await?;
-            let of = known.resource()?;
-            let prior = decode_object(request.current_state.as_ref(), &of.to_type())?;
-            read::resource(of, &*session.server().await?, &prior, &request.private).await
+            let schema = known.resource()?;
+            let prior = decode_object(request.current_state.as_ref(), &schema.to_type())?;
+            read::resource(schema, &*session.server().await?, &prior, &request.private).await
         };
         answer(match read.await {
             Ok((state, private)) => {
@@ -256,16 +257,16 @@ impl Provider for ProviderService {
         let request = request.into_inner();
         let planned = async {
             let known = KnownType::of(&session, &request.type_name).await?;
-            let of = known.resource()?;
-            let kind = of.to_type();
+            let schema = known.resource()?;
+            let kind = schema.to_type();
             let prior = decode(request.prior_state.as_ref(), &kind)?;
             let server = session.server().await?;
             if decode(request.proposed_new_state.as_ref(), &kind)?.is_null() {
-                return Ok(Planned::Destroy(read::finalizers(of, &server, &prior).await?));
+                return Ok(Planned::Destroy(read::finalizers(schema, &server, &prior).await?));
             }
             let config = decode_object(request.config.as_ref(), &kind)?;
             let pending = Private::pending(&request.prior_private).filter(|_| !prior.is_null());
-            let plan = plan(of, &server, &prior, &config, pending.is_some()).await?;
+            let plan = plan(schema, &server, &prior, &config, pending.is_some()).await?;
             Ok(Planned::Change(Box::new(plan), pending))
         };
         answer(match planned.await {
@@ -298,13 +299,13 @@ impl Provider for ProviderService {
         let request = request.into_inner();
         let applied = async {
             let known = KnownType::of(&session, &request.type_name).await?;
-            let of = known.resource()?;
-            let kind = of.to_type();
+            let schema = known.resource()?;
+            let kind = schema.to_type();
             let prior = decode(request.prior_state.as_ref(), &kind)?;
             let planned = decode(request.planned_state.as_ref(), &kind)?;
             let config = decode(request.config.as_ref(), &kind)?;
             let server = session.server().await?;
-            Ok(apply(of, &session, &server, &prior, &planned, &config, &request.planned_private).await)
+            Ok(apply(schema, &session, &server, &prior, &planned, &config, &request.planned_private).await)
         };
         let ApplyResult { state, private, diagnostics } =
             applied.await.unwrap_or_else(|diagnostics| ApplyResult { diagnostics, ..ApplyResult::default() });
@@ -360,9 +361,9 @@ impl Provider for ProviderService {
                 let config = decode_object(request.config.as_ref(), &list_type())?;
                 read::list(&known.schema, &server, &config).await?
             } else {
-                let of = known.resource()?;
-                let config = decode_object(request.config.as_ref(), &of.data_source_type())?;
-                read::by_name(of, &server, &config).await?
+                let schema = known.resource()?;
+                let config = decode_object(request.config.as_ref(), &schema.data_source_type())?;
+                read::by_name(schema, &server, &config).await?
             };
             Ok(pb::read_data_source::Response { state: encode(&state), diagnostics: Vec::new() })
         })
@@ -394,16 +395,16 @@ impl Provider for ProviderService {
 
 /// Converts a state of any version of the type to the current form. The server has upgraded the resource itself, and a
 /// read follows; so only attributes that both versions have are kept.
-fn upgrade(of: &ResourceSchema, raw: Option<&pb::RawState>) -> Result<Value, Faults> {
+fn upgrade(schema: &ResourceSchema, raw: Option<&pb::RawState>) -> Result<Value, Faults> {
     let Some(raw) = raw.filter(|raw| !raw.json.is_empty()) else {
         return Err(vec![error("the state has the form of Terraform before 0.12, which is not supported", "")]);
     };
-    let kind = of.to_type();
+    let kind = schema.to_type();
     let state = json::decode_older(&raw.json, &kind).map_err(|fault| vec![super::diagnostic::value_error(&fault)])?;
     let Value::Map(mut parts) = state else { return Err(vec![error("the state is not an object", "")]) };
     // A block is never null.
-    if let (Some(Value::Null), crate::value::Type::Object(of)) = (parts.get("data"), &kind)
-        && let Some(crate::value::Type::Object(fields)) = of.get("data")
+    if let (Some(Value::Null), crate::value::Type::Object(attributes)) = (parts.get("data"), &kind)
+        && let Some(crate::value::Type::Object(fields)) = attributes.get("data")
     {
         let empty = fields.keys().map(|name| (name.clone(), Value::Null)).collect();
         parts.insert("data".to_owned(), Value::Map(empty));
@@ -427,7 +428,5 @@ fn settings(config: &Value) -> Result<(ConnectionSettings, Defaults), Faults> {
         client_key: text("client_key"),
         tls_server_name: text("tls_server_name"),
     };
-    let defaults =
-        Defaults { partition: text("partition").unwrap_or_default(), namespace: text("namespace").unwrap_or_default() };
-    Ok((settings, defaults))
+    Ok((settings, Defaults { partition: text("partition"), namespace: text("namespace") }))
 }

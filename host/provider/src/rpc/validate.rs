@@ -16,7 +16,7 @@ use crate::{
 static NO_DEFAULTS: LazyLock<Defaults> = LazyLock::new(Defaults::default);
 
 /// Checks the configuration of a resource.
-pub(crate) fn resource(of: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
+pub(crate) fn resource(schema: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for unit in ["name", "partition", "namespace"] {
         if let Some(fault) = config.get(unit).as_str().and_then(name::fault) {
@@ -29,7 +29,7 @@ pub(crate) fn resource(of: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
     {
         found.push(error_at(&["wait", "timeout"].map(|name| Step::Attribute(name.to_owned())), fault.to_string()));
     }
-    let known = known_object(&of.data, config.get("data"));
+    let known = known_object(&schema.data, config.get("data"));
     let config = match config {
         Value::Map(parts) => {
             let mut parts = parts.clone();
@@ -41,7 +41,7 @@ pub(crate) fn resource(of: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
         }
         other => other.clone(),
     };
-    let faults = request(of, &config, &NO_DEFAULTS).err().unwrap_or_default();
+    let faults = request(schema, &config, &NO_DEFAULTS).err().unwrap_or_default();
     found.extend(faults.iter().map(value_error));
     found
 }
@@ -61,28 +61,28 @@ pub(crate) fn wait_timeout(text: &str) -> Result<Duration, WaitTimeoutError> {
 }
 
 /// A value without its unknown parts. A list with an unknown element is left out as a whole, since positions matter.
-fn known_object(of: &Object, value: &Value) -> Value {
+fn known_object(fields: &Object, value: &Value) -> Value {
     let Value::Map(attributes) = value else { return Value::Map(Default::default()) };
-    let part = |one: &Attribute| {
-        let value = attributes.get(&one.name).unwrap_or(&Value::Null);
-        (one.name.clone(), known_value(&one.shape, value))
+    let part = |attribute: &Attribute| {
+        let value = attributes.get(&attribute.name).unwrap_or(&Value::Null);
+        (attribute.name.clone(), known_value(&attribute.shape, value))
     };
-    Value::Map(of.attributes.iter().map(part).collect())
+    Value::Map(fields.attributes.iter().map(part).collect())
 }
 
 fn known_value(shape: &Shape, value: &Value) -> Value {
     match (shape, value) {
         (_, value) if value.is_wholly_known() => value.clone(),
-        (Shape::Object(of), Value::Map(_)) => known_object(of, value),
-        (Shape::List(of) | Shape::Set(of), Value::List(items)) => match &**of {
-            Shape::Object(of) if !items.iter().any(|item| matches!(item, Value::Unknown(_))) => {
-                Value::List(items.iter().map(|item| known_object(of, item)).collect())
+        (Shape::Object(object), Value::Map(_)) => known_object(object, value),
+        (Shape::List(element) | Shape::Set(element), Value::List(items)) => match &**element {
+            Shape::Object(object) if !items.iter().any(|item| matches!(item, Value::Unknown(_))) => {
+                Value::List(items.iter().map(|item| known_object(object, item)).collect())
             }
             _ => Value::Null,
         },
-        (Shape::Map(of), Value::Map(entries)) => {
+        (Shape::Map(element), Value::Map(entries)) => {
             let known = entries.iter().filter(|(_, value)| !matches!(value, Value::Unknown(_)));
-            Value::Map(known.map(|(key, value)| (key.clone(), self::known_value(of, value))).collect())
+            Value::Map(known.map(|(key, value)| (key.clone(), self::known_value(element, value))).collect())
         }
         _ => Value::Null,
     }

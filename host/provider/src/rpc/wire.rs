@@ -7,11 +7,11 @@ use crate::{
 };
 
 /// Decodes a value. An absent value is null.
-pub(crate) fn decode(value: Option<&DynamicValue>, of: &Type) -> Result<Value, Vec<Diagnostic>> {
+pub(crate) fn decode(value: Option<&DynamicValue>, value_type: &Type) -> Result<Value, Vec<Diagnostic>> {
     let decoded = match value {
         None => Ok(Value::Null),
-        Some(value) if !value.msgpack.is_empty() => msgpack::decode(&value.msgpack, of),
-        Some(value) if !value.json.is_empty() => json::decode(&value.json, of),
+        Some(value) if !value.msgpack.is_empty() => msgpack::decode(&value.msgpack, value_type),
+        Some(value) if !value.json.is_empty() => json::decode(&value.json, value_type),
         Some(_) => Ok(Value::Null),
     };
     decoded.map_err(|fault| {
@@ -23,8 +23,8 @@ pub(crate) fn decode(value: Option<&DynamicValue>, of: &Type) -> Result<Value, V
 }
 
 /// Decodes a value that has to be an object.
-pub(crate) fn decode_object(value: Option<&DynamicValue>, of: &Type) -> Result<Value, Vec<Diagnostic>> {
-    match decode(value, of)? {
+pub(crate) fn decode_object(value: Option<&DynamicValue>, value_type: &Type) -> Result<Value, Vec<Diagnostic>> {
+    match decode(value, value_type)? {
         found @ Value::Map(_) => Ok(found),
         _ => Err(vec![error("core sent a value that is not an object", "")]),
     }

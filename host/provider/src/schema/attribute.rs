@@ -59,27 +59,27 @@ impl Attribute {
     #[must_use]
     pub fn to_type(&self) -> Type {
         match &self.content {
-            Content::Value(of) => of.clone(),
-            Content::Object(of) => type_of(of),
-            Content::List(of) => Type::list(type_of(of)),
-            Content::Set(of) => Type::set(type_of(of)),
-            Content::Map(of) => Type::map(type_of(of)),
+            Content::Value(value_type) => value_type.clone(),
+            Content::Object(attributes) => type_of(attributes),
+            Content::List(attributes) => Type::list(type_of(attributes)),
+            Content::Set(attributes) => Type::set(type_of(attributes)),
+            Content::Map(attributes) => Type::map(type_of(attributes)),
         }
     }
 
     pub(super) fn to_proto(&self) -> schema::Attribute {
         use schema::object::NestingMode;
-        let nested = |mode: NestingMode, of: &[Self]| schema::Object {
-            attributes: of.iter().map(Self::to_proto).collect(),
+        let nested = |mode: NestingMode, attributes: &[Self]| schema::Object {
+            attributes: attributes.iter().map(Self::to_proto).collect(),
             nesting: mode.into(),
             ..schema::Object::default()
         };
         let (r#type, nested_type) = match &self.content {
-            Content::Value(of) => (of.to_bytes(), None),
-            Content::Object(of) => (Vec::new(), Some(nested(NestingMode::Single, of))),
-            Content::List(of) => (Vec::new(), Some(nested(NestingMode::List, of))),
-            Content::Set(of) => (Vec::new(), Some(nested(NestingMode::Set, of))),
-            Content::Map(of) => (Vec::new(), Some(nested(NestingMode::Map, of))),
+            Content::Value(value_type) => (value_type.to_bytes(), None),
+            Content::Object(attributes) => (Vec::new(), Some(nested(NestingMode::Single, attributes))),
+            Content::List(attributes) => (Vec::new(), Some(nested(NestingMode::List, attributes))),
+            Content::Set(attributes) => (Vec::new(), Some(nested(NestingMode::Set, attributes))),
+            Content::Map(attributes) => (Vec::new(), Some(nested(NestingMode::Map, attributes))),
         };
         let Flags { required, optional, computed, sensitive, deprecated, replace: _ } = self.flags;
         schema::Attribute {
@@ -100,34 +100,34 @@ impl Attribute {
 /// The type of an object with these attributes.
 #[must_use]
 pub fn type_of(attributes: &[Attribute]) -> Type {
-    Type::Object(attributes.iter().map(|one| (one.name.clone(), one.to_type())).collect())
+    Type::Object(attributes.iter().map(|attribute| (attribute.name.clone(), attribute.to_type())).collect())
 }
 
 /// The attributes of a message. With `output_only`, the server sets every part.
-pub(super) fn of_message(of: &Object, output_only: bool) -> Vec<Attribute> {
-    of.attributes.iter().map(|one| of_field(one, output_only)).collect()
+pub(super) fn of_message(object: &Object, output_only: bool) -> Vec<Attribute> {
+    object.attributes.iter().map(|attribute| of_field(attribute, output_only)).collect()
 }
 
-fn of_field(one: &mapping::Attribute, output_only: bool) -> Attribute {
+fn of_field(attribute: &mapping::Attribute, output_only: bool) -> Attribute {
     let flags = match output_only {
-        true => Flags { required: false, optional: false, computed: true, ..one.flags },
-        false => one.flags,
+        true => Flags { required: false, optional: false, computed: true, ..attribute.flags },
+        false => attribute.flags,
     };
     let output_only = !flags.required && !flags.optional;
-    let content = match &one.shape {
-        Shape::Object(of) => Content::Object(of_message(of, output_only)),
-        Shape::List(of) => collection(of, &one.shape, output_only, Content::List),
-        Shape::Set(of) => collection(of, &one.shape, output_only, Content::Set),
-        Shape::Map(of) => collection(of, &one.shape, output_only, Content::Map),
-        Shape::Leaf(_) | Shape::Paths => Content::Value(one.shape.to_type()),
+    let content = match &attribute.shape {
+        Shape::Object(object) => Content::Object(of_message(object, output_only)),
+        Shape::List(element) => collection(element, &attribute.shape, output_only, Content::List),
+        Shape::Set(element) => collection(element, &attribute.shape, output_only, Content::Set),
+        Shape::Map(element) => collection(element, &attribute.shape, output_only, Content::Map),
+        Shape::Leaf(_) | Shape::Paths => Content::Value(attribute.shape.to_type()),
     };
-    let description = mortise_text::schema::comment(&one.field);
-    Attribute { name: one.name.clone(), content, flags, description }
+    let description = mortise_text::schema::comment(&attribute.field);
+    Attribute { name: attribute.name.clone(), content, flags, description }
 }
 
-fn collection(of: &Shape, whole: &Shape, output_only: bool, content: fn(Vec<Attribute>) -> Content) -> Content {
-    match of {
-        Shape::Object(of) => content(of_message(of, output_only)),
+fn collection(shape: &Shape, whole: &Shape, output_only: bool, content: fn(Vec<Attribute>) -> Content) -> Content {
+    match shape {
+        Shape::Object(object) => content(of_message(object, output_only)),
         _ => Content::Value(whole.to_type()),
     }
 }

@@ -44,13 +44,16 @@ impl Snapshot {
     /// The export as the text of a file.
     #[must_use]
     pub fn write(&self) -> String {
-        let one = |of: &TypeDescription| {
-            let answer = GetTypeResponse { r#type: Some(of.info.clone()), descriptors: Some(of.descriptors.clone()) };
+        let describe = |description: &TypeDescription| {
+            let answer = GetTypeResponse {
+                r#type: Some(description.info.clone()),
+                descriptors: Some(description.descriptors.clone()),
+            };
             STANDARD.encode(answer.encode_to_vec())
         };
         let file = SnapshotFile {
             version: FORMAT_VERSION,
-            types: self.types.iter().map(one).collect(),
+            types: self.types.iter().map(describe).collect(),
             functions: self.functions.iter().map(|function| STANDARD.encode(function.encode_to_vec())).collect(),
         };
         // Texts and numbers always have a form in JSON.
@@ -71,13 +74,13 @@ impl Snapshot {
         if file.version != FORMAT_VERSION {
             return Ok(None);
         }
-        let one = |text: &String| {
+        let line = |text: &String| {
             let answer: GetTypeResponse = decoded(text)?;
             let (info, descriptors) = (answer.r#type.unwrap_or_default(), answer.descriptors.unwrap_or_default());
             Ok(TypeDescription { info, descriptors })
         };
         Ok(Some(Self {
-            types: file.types.iter().map(one).collect::<io::Result<_>>()?,
+            types: file.types.iter().map(line).collect::<io::Result<_>>()?,
             functions: file.functions.iter().map(decoded).collect::<io::Result<_>>()?,
         }))
     }

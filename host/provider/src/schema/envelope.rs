@@ -32,8 +32,8 @@ fn owner_attribute(flags: Flags, required: Flags, defaulted: Flags) -> Attribute
         text("name", required, "The owner's name."),
         text("uid", defaulted, "The owner's uid; its current uid if it is not set."),
     ];
-    let said = "The resource that owns this one; deleting it deletes this one too. It never changes.";
-    attribute("owner", Content::Object(parts), flags, said)
+    let description = "The resource that owns this one; deleting it deletes this one too. It never changes.";
+    attribute("owner", Content::Object(parts), flags, description)
 }
 
 /// Attributes that the server sets.

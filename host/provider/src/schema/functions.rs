@@ -80,22 +80,31 @@ impl FunctionSet {
 impl Function {
     fn of(info: &FunctionInfo) -> Option<Self> {
         let function = info.function.as_ref()?;
-        let known = |of: &Option<ValueType>| function_type(of.as_ref()?);
+        let known = |value_type: &Option<ValueType>| function_type(value_type.as_ref()?);
         let typed = |parameter: &FunctionParameter| known(&parameter.r#type);
         let returns = known(&function.returns)?;
         let parameters = function.parameters.iter().map(typed).collect::<Option<Vec<_>>>()?;
-        let variadic = function.variadic.as_ref().map(|one| typed(one).ok_or(())).transpose().ok()?;
-        let described = |parameter: &FunctionParameter, of: &Type| function::Parameter {
+        let variadic = function.variadic.as_ref().map(|parameter| typed(parameter).ok_or(())).transpose().ok()?;
+        let described = |parameter: &FunctionParameter, value_type: &Type| function::Parameter {
             name: parameter.name.clone(),
-            r#type: of.to_bytes(),
+            r#type: value_type.to_bytes(),
             allow_null_value: parameter.allow_null,
             allow_unknown_values: false,
             description: parameter.description.clone(),
             description_kind: StringKind::Markdown.into(),
         };
         let proto = ProtoFunction {
-            parameters: function.parameters.iter().zip(&parameters).map(|(one, of)| described(one, of)).collect(),
-            variadic_parameter: function.variadic.as_ref().zip(variadic.as_ref()).map(|(one, of)| described(one, of)),
+            parameters: function
+                .parameters
+                .iter()
+                .zip(&parameters)
+                .map(|(declared, value_type)| described(declared, value_type))
+                .collect(),
+            variadic_parameter: function
+                .variadic
+                .as_ref()
+                .zip(variadic.as_ref())
+                .map(|(parameter, value_type)| described(parameter, value_type)),
             r#return: Some(function::Return { r#type: returns.to_bytes() }),
             summary: function.summary.clone(),
             description: function.description.clone(),

@@ -155,8 +155,12 @@ impl ResourceSchema {
     /// Paths whose change replaces the resource.
     #[must_use]
     pub fn replacing_paths(&self) -> Vec<Vec<Step>> {
-        let mut found: Vec<_> =
-            self.envelope.iter().filter(|one| one.flags.replace).map(|one| vec![step(one)]).collect();
+        let mut found: Vec<_> = self
+            .envelope
+            .iter()
+            .filter(|attribute| attribute.flags.replace)
+            .map(|attribute| vec![step(attribute)])
+            .collect();
         let mut path = vec![Step::Attribute("data".to_owned())];
         self.data.replacing_paths(&mut path, &mut found);
         found
@@ -189,8 +193,8 @@ impl ResourceSchema {
     }
 }
 
-fn step(of: &Attribute) -> Step {
-    Step::Attribute(of.name.clone())
+fn step(attribute: &Attribute) -> Step {
+    Step::Attribute(attribute.name.clone())
 }
 
 fn with_data(envelope: Type, data: Type) -> Type {

@@ -27,16 +27,16 @@ impl ProviderSchema {
     #[must_use]
     pub fn of(types: &[TypeDescription], prefix: &str) -> Self {
         let mut newest: BTreeMap<(&str, &str), &TypeDescription> = BTreeMap::new();
-        for one in types {
-            let Some(kind) = one.info.r#type.as_ref().filter(|kind| kind.group != "internal") else { continue };
-            let known = newest.entry((kind.group.as_str(), kind.kind.as_str())).or_insert(one);
-            if version(one) > version(known) {
-                *known = one;
+        for decl in types {
+            let Some(kind) = decl.info.r#type.as_ref().filter(|kind| kind.group != "internal") else { continue };
+            let known = newest.entry((kind.group.as_str(), kind.kind.as_str())).or_insert(decl);
+            if version(decl) > version(known) {
+                *known = decl;
             }
         }
         let mut all = Self { prefix: prefix.to_owned(), resources: BTreeMap::new(), left_out: Vec::new() };
-        for one in newest.into_values() {
-            match ResourceSchema::of(&one.info, &one.descriptors, prefix) {
+        for into_value in newest.into_values() {
+            match ResourceSchema::of(&into_value.info, &into_value.descriptors, prefix) {
                 Ok(schema) => all.add(schema),
                 Err(error) => all.left_out.push(error),
             }
@@ -109,8 +109,8 @@ pub fn list_to_proto() -> Schema {
     Schema { version: 0, block: Some(block(&envelope::list(), "Resources of a type.")) }
 }
 
-fn version(of: &TypeDescription) -> Option<(bool, u64, &str, u64)> {
-    of.info.r#type.as_ref().map(|kind| rank(&kind.group_version))
+fn version(description: &TypeDescription) -> Option<(bool, u64, &str, u64)> {
+    description.info.r#type.as_ref().map(|kind| rank(&kind.group_version))
 }
 
 /// Orders versions as Kubernetes does: `v1alpha1`, `v1beta2`, `v1`, `v2`.

@@ -121,9 +121,9 @@ pub async fn launch(
     let dir = dir.map_err(system_error("making a directory for the socket"))?;
     let socket = dir.path().join("s");
     let listener = UnixListener::bind(&socket).map_err(system_error("opening the socket"))?;
-    let said = line(&socket, tls.as_ref().map(|(_, own)| own.as_ref()), env(MULTIPLEX_VARIABLE).is_some());
+    let handshake = line(&socket, tls.as_ref().map(|(_, own)| own.as_ref()), env(MULTIPLEX_VARIABLE).is_some());
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{said}").and_then(|()| out.flush()).map_err(system_error("writing to stdout"))?;
+    writeln!(out, "{handshake}").and_then(|()| out.flush()).map_err(system_error("writing to stdout"))?;
     drop(out);
 
     let end = watch::Sender::new(false);
@@ -167,7 +167,7 @@ pub(super) async fn within_grace<E, S: Future<Output = Result<(), E>>>(
 
 /// Resolves when core asks for the end, or when no connection is left.
 async fn stopped(mut end: watch::Receiver<bool>, mut connections: watch::Receiver<usize>) {
-    let told = async {
+    let asked = async {
         // An error means that core can no longer ask.
         let _ = end.wait_for(|end| *end).await;
     };
@@ -184,7 +184,7 @@ async fn stopped(mut end: watch::Receiver<bool>, mut connections: watch::Receive
         }
     };
     tokio::select! {
-        () = told => {}
+        () = asked => {}
         () = alone => {}
     }
 }

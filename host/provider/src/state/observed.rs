@@ -26,16 +26,16 @@ pub struct StateError {
 /// # Errors
 /// The data has no form as a value.
 pub fn state(
-    of: &ResourceSchema,
+    schema: &ResourceSchema,
     resource: &pb::Resource,
     prior: &Value,
     divergences: &Divergences,
 ) -> Result<Value, StateError> {
-    let mut state = envelope(of.scope, resource);
+    let mut state = envelope(schema.scope, resource);
     let metadata = undo(&metadata_shape(), "metadata", prior.get("metadata"), &metadata(resource), divergences);
-    let data = data(of, resource)?;
+    let data = data(schema, resource)?;
     state.insert("metadata".to_owned(), metadata);
-    state.insert("data".to_owned(), undo(&of.shape(), "data", prior.get("data"), &data, divergences));
+    state.insert("data".to_owned(), undo(&schema.shape(), "data", prior.get("data"), &data, divergences));
     state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
     state.insert("wait".to_owned(), prior.get("wait").clone());
     Ok(Value::Map(state))
@@ -45,10 +45,10 @@ pub fn state(
 ///
 /// # Errors
 /// The data has no form as a value.
-pub fn data_source_state(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
-    let mut state = envelope(of.scope, resource);
+pub fn data_source_state(schema: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+    let mut state = envelope(schema.scope, resource);
     state.insert("metadata".to_owned(), metadata(resource));
-    state.insert("data".to_owned(), data(of, resource)?);
+    state.insert("data".to_owned(), data(schema, resource)?);
     state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
     Ok(Value::Map(state))
 }
@@ -57,16 +57,16 @@ pub fn data_source_state(of: &ResourceSchema, resource: &pb::Resource) -> Result
 ///
 /// # Errors
 /// The data has no form as JSON.
-pub fn list_entry(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+pub fn list_entry(schema: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
     let json = match &resource.data {
-        Some(data) => mortise_text::data_to_json(data, &of.data.message)
+        Some(data) => mortise_text::data_to_json(data, &schema.data.message)
             .ok_or_else(|| fault(resource)(ValueError::new("its data cannot be written as JSON")))?,
         None => "{}".to_owned(),
     };
     let id = resource.id.clone().unwrap_or_default();
     let tenancy = id.tenancy.clone().unwrap_or_default();
     Ok(Value::object([
-        ("id", Value::String(id_text(of.scope, &id))),
+        ("id", Value::String(id_text(schema.scope, &id))),
         ("name", Value::text(id.name)),
         ("partition", Value::text(tenancy.partition)),
         ("namespace", Value::text(tenancy.namespace)),
@@ -86,8 +86,8 @@ fn fault(resource: &pb::Resource) -> impl FnOnce(ValueError) -> StateError + '_ 
     }
 }
 
-fn data(of: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
-    from_data(&of.data, resource.data.as_ref())
+fn data(schema: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+    from_data(&schema.data, resource.data.as_ref())
         .map_err(|e| fault(resource)(e.within(Step::Attribute("data".to_owned()))))
 }
 
@@ -137,8 +137,8 @@ pub fn metadata(resource: &pb::Resource) -> Value {
     if entries.is_empty() { Value::Null } else { Value::Map(entries) }
 }
 
-fn owner(of: Option<&pb::Id>) -> Value {
-    let Some(id) = of else { return Value::Null };
+fn owner(owner_id: Option<&pb::Id>) -> Value {
+    let Some(id) = owner_id else { return Value::Null };
     let kind = id.r#type.clone().unwrap_or_default();
     let tenancy = id.tenancy.clone().unwrap_or_default();
     Value::object([
@@ -153,21 +153,21 @@ fn owner(of: Option<&pb::Id>) -> Value {
 }
 
 fn status(resource: &pb::Resource) -> Value {
-    let condition = |one: &pb::Condition| {
+    let condition = |condition: &pb::Condition| {
         Value::object([
-            ("type", Value::text(one.r#type.as_str())),
-            ("state", Value::String(one.state().as_str_name().to_owned())),
-            ("reason", Value::text(one.reason.as_str())),
-            ("message", Value::text(one.message.as_str())),
+            ("type", Value::text(condition.r#type.as_str())),
+            ("state", Value::String(condition.state().as_str_name().to_owned())),
+            ("reason", Value::text(condition.reason.as_str())),
+            ("message", Value::text(condition.message.as_str())),
         ])
     };
-    let status = |one: &pb::Status| {
-        let at = one.updated_at.as_ref().map(ToString::to_string).unwrap_or_default();
+    let status = |status: &pb::Status| {
+        let updated = status.updated_at.as_ref().map(ToString::to_string).unwrap_or_default();
         Value::object([
-            ("observed_generation", Value::text(one.observed_generation.as_str())),
-            ("updated_at", Value::text(at)),
-            ("conditions", Value::List(one.conditions.iter().map(condition).collect())),
+            ("observed_generation", Value::text(status.observed_generation.as_str())),
+            ("updated_at", Value::text(updated)),
+            ("conditions", Value::List(status.conditions.iter().map(condition).collect())),
         ])
     };
-    Value::Map(resource.status.iter().map(|(name, one)| (name.clone(), status(one))).collect())
+    Value::Map(resource.status.iter().map(|(name, entry)| (name.clone(), status(entry))).collect())
 }

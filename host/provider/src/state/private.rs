@@ -65,18 +65,20 @@ impl Private {
 
     /// Decodes the divergences. Those of attributes that the type no longer has are left out.
     #[must_use]
-    pub fn read(bytes: &[u8], of: &ResourceSchema) -> Divergences {
+    pub fn read(bytes: &[u8], schema: &ResourceSchema) -> Divergences {
         let mut divergences = Divergences::default();
         let Ok(Self { v: FORMAT_VERSION, div, .. }) = serde_json::from_slice(bytes) else { return divergences };
-        for one in div {
-            let path: Vec<_> = one.path.into_iter().map(StepRecord::into_step).collect();
+        for entry in div {
+            let path: Vec<_> = entry.path.into_iter().map(StepRecord::into_step).collect();
             let shape = match path.split_first() {
-                Some((Step::Attribute(root), rest)) if root == "data" => shape_at(&of.shape(), rest),
+                Some((Step::Attribute(root), rest)) if root == "data" => shape_at(&schema.shape(), rest),
                 Some((Step::Attribute(root), rest)) if root == "metadata" => shape_at(&metadata_shape(), rest),
                 _ => None,
             };
-            let value = STANDARD.decode(one.value).ok();
-            if let Some(value) = shape.zip(value).and_then(|(of, bytes)| msgpack::decode(&bytes, &of.to_type()).ok()) {
+            let value = STANDARD.decode(entry.value).ok();
+            if let Some(value) =
+                shape.zip(value).and_then(|(shape, bytes)| msgpack::decode(&bytes, &shape.to_type()).ok())
+            {
                 divergences.record(&path, value);
             }
         }
@@ -106,10 +108,12 @@ impl StepRecord {
 fn shape_at(shape: &Shape, path: &[Step]) -> Option<Shape> {
     let Some((step, rest)) = path.split_first() else { return Some(shape.clone()) };
     match (shape, step) {
-        (Shape::Object(of), Step::Attribute(name)) => {
-            shape_at(&of.attributes.iter().find(|one| one.name == *name)?.shape, rest)
+        (Shape::Object(object), Step::Attribute(name)) => {
+            shape_at(&object.attributes.iter().find(|attribute| attribute.name == *name)?.shape, rest)
         }
-        (Shape::List(of) | Shape::Set(of), Step::Index(_)) | (Shape::Map(of), Step::Key(_)) => shape_at(of, rest),
+        (Shape::List(element) | Shape::Set(element), Step::Index(_)) | (Shape::Map(element), Step::Key(_)) => {
+            shape_at(element, rest)
+        }
         _ => None,
     }
 }

@@ -11,25 +11,25 @@ use crate::{
 /// Default tenancy units of resources, from the provider's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// The partition.
-    pub partition: String,
-    /// The namespace.
-    pub namespace: String,
+    /// The partition; `None` leaves it to the server.
+    pub partition: Option<String>,
+    /// The namespace; `None` leaves it to the server.
+    pub namespace: Option<String>,
 }
 
 /// Makes the resource that a configuration describes; all parts that are sent must be known.
 ///
 /// # Errors
 /// The faults of the configuration, by path.
-pub fn request(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> Result<pb::Resource, Vec<ValueError>> {
+pub fn request(schema: &ResourceSchema, config: &Value, defaults: &Defaults) -> Result<pb::Resource, Vec<ValueError>> {
     let mut faults = Vec::new();
     let metadata = metadata(config.get("metadata"), &mut faults);
-    let data = to_data(&of.data, config.get("data")).map_err(|found| {
+    let data = to_data(&schema.data, config.get("data")).map_err(|found| {
         faults.extend(found.into_iter().map(|fault| fault.within(Step::Attribute("data".to_owned()))));
     });
     match (data, faults.is_empty()) {
         (Ok(data), true) => Ok(pb::Resource {
-            id: Some(resource_id(of, config, defaults)),
+            id: Some(resource_id(schema, config, defaults)),
             owner: owner(config.get("owner")),
             metadata,
             data: Some(data),
@@ -39,33 +39,33 @@ pub fn request(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> Resu
     }
 }
 
-fn text(of: &Value) -> String {
-    of.as_str().unwrap_or_default().to_owned()
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// The id that a configuration or a state names, without a uid.
 #[must_use]
-pub fn resource_id(of: &ResourceSchema, config: &Value, defaults: &Defaults) -> pb::Id {
+pub fn resource_id(schema: &ResourceSchema, config: &Value, defaults: &Defaults) -> pb::Id {
     pb::Id {
         name: text(config.get("name")),
-        r#type: Some(of.kind.clone()),
-        tenancy: Some(tenancy_of(of.scope, config, defaults)),
+        r#type: Some(schema.kind.clone()),
+        tenancy: Some(tenancy_of(schema.scope, config, defaults)),
         uid: String::new(),
     }
 }
 
 /// The id of the resource of a state, with its uid.
 #[must_use]
-pub fn known_id(of: &ResourceSchema, state: &Value) -> pb::Id {
-    pb::Id { uid: text(state.get("uid")), ..resource_id(of, state, &Defaults::default()) }
+pub fn known_id(schema: &ResourceSchema, state: &Value) -> pb::Id {
+    pb::Id { uid: text(state.get("uid")), ..resource_id(schema, state, &Defaults::default()) }
 }
 
 /// The tenancy units that a configuration names, or else the provider's defaults.
 #[must_use]
 pub fn tenancy_of(scope: Scope, config: &Value, defaults: &Defaults) -> pb::Tenancy {
-    let or = |name: &str, default: &String| match config.get(name).as_str() {
+    let or = |name: &str, default: &Option<String>| match config.get(name).as_str() {
         Some(unit) if !unit.is_empty() => unit.to_owned(),
-        _ => default.clone(),
+        _ => default.clone().unwrap_or_default(),
     };
     let partition = || or("partition", &defaults.partition);
     match scope {
@@ -75,8 +75,8 @@ pub fn tenancy_of(scope: Scope, config: &Value, defaults: &Defaults) -> pb::Tena
     }
 }
 
-fn metadata(of: &Value, faults: &mut Vec<ValueError>) -> meta::Metadata {
-    let Value::Map(entries) = of else { return meta::Metadata::new() };
+fn metadata(config: &Value, faults: &mut Vec<ValueError>) -> meta::Metadata {
+    let Value::Map(entries) = config else { return meta::Metadata::new() };
     let mut metadata = meta::Metadata::new();
     for (key, value) in entries {
         let path = vec![Step::Attribute("metadata".to_owned()), Step::Key(key.clone())];
@@ -94,9 +94,9 @@ fn metadata(of: &Value, faults: &mut Vec<ValueError>) -> meta::Metadata {
     metadata
 }
 
-fn owner(of: &Value) -> Option<pb::Id> {
-    let Value::Map(_) = of else { return None };
-    let part = |name: &str| text(of.get(name));
+fn owner(value: &Value) -> Option<pb::Id> {
+    let Value::Map(_) = value else { return None };
+    let part = |name: &str| text(value.get(name));
     Some(pb::Id {
         name: part("name"),
         uid: part("uid"),

@@ -16,8 +16,8 @@ type Read = Result<Value, ValueError>;
 ///
 /// # Errors
 /// The bytes are not JSON, or not a value of the type.
-pub fn decode(bytes: &[u8], of: &Type) -> Read {
-    Reader { older: false }.value(parse(bytes)?, of, MAX_DEPTH)
+pub fn decode(bytes: &[u8], value_type: &Type) -> Read {
+    Reader { older: false }.value(parse(bytes)?, value_type, MAX_DEPTH)
 }
 
 /// Decodes a value of an earlier version of a type: attributes that the type does not have are left out, and values of
@@ -25,8 +25,8 @@ pub fn decode(bytes: &[u8], of: &Type) -> Read {
 ///
 /// # Errors
 /// The bytes are not JSON.
-pub fn decode_older(bytes: &[u8], of: &Type) -> Read {
-    Reader { older: true }.value(parse(bytes)?, of, MAX_DEPTH)
+pub fn decode_older(bytes: &[u8], value_type: &Type) -> Read {
+    Reader { older: true }.value(parse(bytes)?, value_type, MAX_DEPTH)
 }
 
 fn parse<'j, T: Deserialize<'j>>(bytes: &'j [u8]) -> Result<T, ValueError> {
@@ -41,58 +41,60 @@ struct Reader {
 }
 
 impl Reader {
-    fn value(self, json: &RawValue, of: &Type, depth: usize) -> Read {
+    fn value(self, json: &RawValue, value_type: &Type, depth: usize) -> Read {
         let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is nested too deep"))?;
-        match self.known(json, of, depth) {
+        match self.known(json, value_type, depth) {
             Err(_) if self.older => Ok(Value::Null),
             read => read,
         }
     }
 
-    fn known(self, json: &RawValue, of: &Type, depth: usize) -> Read {
+    fn known(self, json: &RawValue, value_type: &Type, depth: usize) -> Read {
         let text = json.get().as_bytes();
         if text == b"null" {
             return Ok(Value::Null);
         }
-        let within = |json, of, step| self.value(json, of, depth).map_err(|e| e.within(step));
-        match (of, text.first()) {
+        let within = |json, value_type, step| self.value(json, value_type, depth).map_err(|e| e.within(step));
+        match (value_type, text.first()) {
             (Type::Bool, Some(b't' | b'f')) => parse(text).map(Value::Bool),
             (Type::String, Some(b'"')) => parse(text).map(Value::String),
             (Type::Number, Some(b'-' | b'0'..=b'9')) => {
                 let number = json.get().parse();
                 number.map(Value::Number).map_err(|e: super::number::NumberError| ValueError::new(e.to_string()))
             }
-            (Type::List(of) | Type::Set(of), Some(b'[')) => {
+            (Type::List(element) | Type::Set(element), Some(b'[')) => {
                 let items: Vec<&RawValue> = parse(text)?;
-                let items = items.into_iter().enumerate().map(|(index, item)| within(item, of, Step::Index(index)));
+                let items =
+                    items.into_iter().enumerate().map(|(index, item)| within(item, element, Step::Index(index)));
                 items.collect::<Result<_, _>>().map(Value::List)
             }
-            (Type::Tuple(of), Some(b'[')) => {
+            (Type::Tuple(elements), Some(b'[')) => {
                 let items: Vec<&RawValue> = parse(text)?;
-                if items.len() != of.len() {
+                if items.len() != elements.len() {
                     return Err(ValueError::new(format!(
                         "{} elements are expected, but it has {}",
-                        of.len(),
+                        elements.len(),
                         items.len()
                     )));
                 }
-                let items = items.into_iter().zip(of).enumerate();
-                let items = items.map(|(index, (item, of))| within(item, of, Step::Index(index)));
+                let items = items.into_iter().zip(elements).enumerate();
+                let items = items.map(|(index, (item, value_type))| within(item, value_type, Step::Index(index)));
                 items.collect::<Result<_, _>>().map(Value::List)
             }
-            (Type::Map(of), Some(b'{')) => {
+            (Type::Map(element), Some(b'{')) => {
                 let entries: Entries<'_> = parse(text)?;
-                let entry = |(key, json): (String, _)| Ok((key.clone(), within(json, of, Step::Key(key))?));
+                let entry = |(key, json): (String, _)| Ok((key.clone(), within(json, element, Step::Key(key))?));
                 entries.into_iter().map(entry).collect::<Result<_, _>>().map(Value::Map)
             }
-            (Type::Object(of), Some(b'{')) => self.object(&parse(text)?, of, depth),
+            (Type::Object(attribute_types), Some(b'{')) => self.object(&parse(text)?, attribute_types, depth),
             (Type::Dynamic, Some(b'{')) => {
                 let parts: Entries<'_> = parse(text)?;
                 match (parts.get("type"), parts.get("value")) {
-                    (Some(of), Some(json)) if parts.len() == 2 => {
-                        let of = Type::from_bytes(of.get().as_bytes()).map_err(|e| ValueError::new(e.to_string()))?;
-                        let value = self.value(json, &of, depth)?;
-                        Ok(Value::Dynamic(of, Box::new(value)))
+                    (Some(raw_type), Some(json)) if parts.len() == 2 => {
+                        let inner =
+                            Type::from_bytes(raw_type.get().as_bytes()).map_err(|e| ValueError::new(e.to_string()))?;
+                        let value = self.value(json, &inner, depth)?;
+                        Ok(Value::Dynamic(inner, Box::new(value)))
                     }
                     _ => Err(ValueError::new("a dynamic value must be its type and the value")),
                 }
@@ -101,19 +103,21 @@ impl Reader {
         }
     }
 
-    fn object(self, attributes: &Entries<'_>, of: &BTreeMap<String, Type>, depth: usize) -> Read {
-        let strange = attributes.keys().find(|name| !self.older && !of.contains_key(*name));
+    fn object(self, attributes: &Entries<'_>, attribute_types: &BTreeMap<String, Type>, depth: usize) -> Read {
+        let strange = attributes.keys().find(|name| !self.older && !attribute_types.contains_key(*name));
         if let Some(strange) = strange {
             return Err(ValueError::new(format!("there is no attribute {strange:?}")));
         }
-        let attribute = |(name, of): (&String, &Type)| {
+        let attribute = |(name, value_type): (&String, &Type)| {
             let value = match attributes.get(name) {
-                Some(json) => self.value(json, of, depth).map_err(|e| e.within(Step::Attribute(name.clone())))?,
+                Some(json) => {
+                    self.value(json, value_type, depth).map_err(|e| e.within(Step::Attribute(name.clone())))?
+                }
                 None => Value::Null,
             };
             Ok((name.clone(), value))
         };
-        of.iter().map(attribute).collect::<Result<_, _>>().map(Value::Map)
+        attribute_types.iter().map(attribute).collect::<Result<_, _>>().map(Value::Map)
     }
 }
 
@@ -146,14 +150,14 @@ mod tests {
 
     #[test]
     fn what_is_no_state_of_the_type_is_refused_unless_it_is_an_older_one() {
-        for (text, said) in [
+        for (text, fault) in [
             (r#"{"e": 1}"#, "there is no attribute \"e\""),
             (r#"{"a": [true]}"#, "a[0]: it is of another type"),
             (r#"{"b": {"k": {"x": 1}}}"#, "b[\"k\"]: there is no attribute \"x\""),
             ("{", "it is not JSON: EOF while parsing an object at line 1 column 1"),
             (r#"{"a": [1e99999]}"#, "a[0]: it is not a decimal number of at most 4096 digits"),
         ] {
-            assert_eq!(decode(text.as_bytes(), &of()).unwrap_err().to_string(), said);
+            assert_eq!(decode(text.as_bytes(), &of()).unwrap_err().to_string(), fault);
         }
         let older = br#"{"a": "s", "e": {"x": 1}, "b": {"k": {"c": "s", "x": 1}}}"#;
         assert!(decode(older, &of()).is_err());

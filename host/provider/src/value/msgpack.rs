@@ -27,65 +27,70 @@ type Read = Result<Value, ValueError>;
 ///
 /// # Errors
 /// The bytes are not MessagePack, or not a value of the type.
-pub fn decode(mut bytes: &[u8], of: &Type) -> Read {
+pub fn decode(mut bytes: &[u8], value_type: &Type) -> Read {
     // A level of a dynamic value takes two levels of MessagePack.
     let packed = rmpv::decode::read_value_with_max_depth(&mut bytes, 2 * MAX_DEPTH + 2)
         .map_err(|e| ValueError::new(format!("it is not MessagePack: {e}")))?;
     if !bytes.is_empty() {
         return Err(ValueError::new("bytes follow the value"));
     }
-    value(packed, of, MAX_DEPTH)
+    value(packed, value_type, MAX_DEPTH)
 }
 
-fn value(packed: Packed, of: &Type, depth: usize) -> Read {
+fn value(packed: Packed, value_type: &Type, depth: usize) -> Read {
     let depth = depth.checked_sub(1).ok_or_else(|| ValueError::new("it is nested too deep"))?;
     match packed {
         Packed::Nil => return Ok(Value::Null),
         Packed::Ext(kind, bytes) => return unknown(kind, &bytes),
         _ => {}
     }
-    match (of, packed) {
+    match (value_type, packed) {
         (Type::Bool, Packed::Boolean(value)) => Ok(Value::Bool(value)),
         (Type::String, Packed::String(text)) => self::text(text).map(Value::String),
         (Type::Number, packed) => number(&packed).map(Value::Number),
-        (Type::List(of) | Type::Set(of), Packed::Array(items)) => {
-            let item = |(index, packed)| value(packed, of, depth).map_err(|e| e.within(Step::Index(index)));
+        (Type::List(element) | Type::Set(element), Packed::Array(items)) => {
+            let item = |(index, packed)| value(packed, element, depth).map_err(|e| e.within(Step::Index(index)));
             items.into_iter().enumerate().map(item).collect::<Result<_, _>>().map(Value::List)
         }
-        (Type::Tuple(of), Packed::Array(items)) if of.len() == items.len() => {
-            let item = |(index, (packed, of))| value(packed, of, depth).map_err(|e| e.within(Step::Index(index)));
-            items.into_iter().zip(of).enumerate().map(item).collect::<Result<_, _>>().map(Value::List)
+        (Type::Tuple(elements), Packed::Array(items)) if elements.len() == items.len() => {
+            let item = |(index, (packed, value_type))| {
+                value(packed, value_type, depth).map_err(|e| e.within(Step::Index(index)))
+            };
+            items.into_iter().zip(elements).enumerate().map(item).collect::<Result<_, _>>().map(Value::List)
         }
-        (Type::Map(of), Packed::Map(entries)) => {
+        (Type::Map(element), Packed::Map(entries)) => {
             let entry = |(key, packed)| {
                 let key = name(key)?;
-                let value = value(packed, of, depth).map_err(|e| e.within(Step::Key(key.clone())))?;
+                let value = value(packed, element, depth).map_err(|e| e.within(Step::Key(key.clone())))?;
                 Ok((key, value))
             };
             entries.into_iter().map(entry).collect::<Result<_, _>>().map(Value::Map)
         }
-        (Type::Object(of), Packed::Map(entries)) => object(entries, of, depth),
+        (Type::Object(attribute_types), Packed::Map(entries)) => object(entries, attribute_types, depth),
         (Type::Dynamic, Packed::Array(parts)) => match <[Packed; 2]>::try_from(parts) {
-            Ok([Packed::Binary(of), packed]) => {
-                let of = Type::from_bytes(&of).map_err(|e| ValueError::new(e.to_string()))?;
-                let value = value(packed, &of, depth)?;
-                Ok(Value::Dynamic(of, Box::new(value)))
+            Ok([Packed::Binary(type_bytes), packed]) => {
+                let inner = Type::from_bytes(&type_bytes).map_err(|e| ValueError::new(e.to_string()))?;
+                let value = value(packed, &inner, depth)?;
+                Ok(Value::Dynamic(inner, Box::new(value)))
             }
             _ => Err(ValueError::new("a dynamic value must be its type and the value")),
         },
-        (of, packed) => Err(ValueError::new(format!("expected {}, found {}", type_name(of), kind_name(&packed)))),
+        (value_type, packed) => {
+            Err(ValueError::new(format!("expected {}, found {}", type_name(value_type), kind_name(&packed))))
+        }
     }
 }
 
-fn object(entries: Vec<(Packed, Packed)>, of: &BTreeMap<String, Type>, depth: usize) -> Read {
+fn object(entries: Vec<(Packed, Packed)>, attribute_types: &BTreeMap<String, Type>, depth: usize) -> Read {
     let mut attributes = BTreeMap::new();
     for (key, packed) in entries {
         let name = name(key)?;
-        let kind = of.get(&name).ok_or_else(|| ValueError::new(format!("there is no attribute {name:?}")))?;
+        let kind =
+            attribute_types.get(&name).ok_or_else(|| ValueError::new(format!("there is no attribute {name:?}")))?;
         let value = value(packed, kind, depth).map_err(|e| e.within(Step::Attribute(name.clone())))?;
         attributes.insert(name, value);
     }
-    match of.keys().find(|name| !attributes.contains_key(*name)) {
+    match attribute_types.keys().find(|name| !attributes.contains_key(*name)) {
         Some(missing) => Err(ValueError::new(format!("the attribute {missing:?} is missing"))),
         None => Ok(Value::Map(attributes)),
     }
@@ -146,8 +151,8 @@ fn refinements(mut bytes: &[u8]) -> Result<Refinements, ValueError> {
     Ok(found)
 }
 
-fn type_name(of: &Type) -> &'static str {
-    match of {
+fn type_name(value_type: &Type) -> &'static str {
+    match value_type {
         Type::String => "a text",
         Type::Number => "a number",
         Type::Bool => "a bool",
@@ -192,7 +197,7 @@ fn pack(value: &Value) -> Packed {
         Value::Map(entries) => {
             Packed::Map(entries.iter().map(|(key, value)| (Packed::from(key.as_str()), pack(value))).collect())
         }
-        Value::Dynamic(of, value) => Packed::Array(vec![Packed::Binary(of.to_bytes()), pack(value)]),
+        Value::Dynamic(value_type, value) => Packed::Array(vec![Packed::Binary(value_type.to_bytes()), pack(value)]),
     }
 }
 
@@ -256,8 +261,8 @@ mod tests {
         let things = |id: Value| Value::object([("id", id), ("n", number("5")), ("name", Value::String("a".into()))]);
         let tuple = Type::Tuple(vec![Type::Number, Type::String]);
         let pair = Value::List(vec![number("1"), Value::String("two".into())]);
-        let refined = |of| Value::Unknown(Refinements { is_null: Some(false), ..of });
-        for (of, value, bytes) in [
+        let refined = |refinements| Value::Unknown(Refinements { is_null: Some(false), ..refinements });
+        for (refinements, value, bytes) in [
             (&thing, things(Value::Null), "83 a26964 c0 a16e 05 a46e616d65 a161"),
             (&thing, things(Value::unknown()), "83 a26964 d40000 a16e 05 a46e616d65 a161"),
             (&thing, things(Value::String("i1".into())), "83 a26964 a26931 a16e 05 a46e616d65 a161"),
@@ -298,7 +303,7 @@ mod tests {
             (&Type::list(Type::Bool), Value::List(Vec::new()), "90"),
         ] {
             let bytes = unhex(bytes);
-            assert_eq!(decode(&bytes, of).as_ref(), Ok(&value));
+            assert_eq!(decode(&bytes, refinements).as_ref(), Ok(&value));
             assert_eq!(hex(&encode(&value)), hex(&bytes), "{value:?}");
         }
     }
@@ -321,8 +326,8 @@ mod tests {
 
     #[test]
     fn what_is_no_value_of_its_type_is_refused_with_its_place() {
-        let of = Type::object([("a", Type::list(Type::map(Type::Number)))]);
-        for (bytes, said) in [
+        let value_type = Type::object([("a", Type::list(Type::map(Type::Number)))]);
+        for (bytes, fault) in [
             ("80", "the attribute \"a\" is missing"),
             ("82 a161 90 a162 c0", "there is no attribute \"b\""),
             ("81 a161 91 81 a16b a178", "a[0][\"k\"]: expected a number, found a text"),
@@ -332,22 +337,22 @@ mod tests {
             ("c7 02 05 0000", "the extension 5 of 2 bytes is not an unknown value"),
             ("c7 02 0c c0c0", "the refinements of an unknown value cannot be read"),
         ] {
-            assert_eq!(decode(&unhex(bytes), &of).unwrap_err().to_string(), said, "{bytes}");
+            assert_eq!(decode(&unhex(bytes), &value_type).unwrap_err().to_string(), fault, "{bytes}");
         }
         assert!(decode(&unhex("cb 7ff8000000000000"), &Type::Number).is_err(), "no number");
         for cut in ["", "81", "81 a161", "dc ffff", "df ffffffff"] {
-            assert!(decode(&unhex(cut), &of).is_err(), "{cut}");
+            assert!(decode(&unhex(cut), &value_type).is_err(), "{cut}");
         }
     }
 
     #[test]
     fn what_is_deep_is_refused_and_not_fallen_into() {
         let deep = |levels: usize| -> Vec<u8> { [vec![0x91; levels], vec![0xc0]].concat() };
-        let of = (0..MAX_DEPTH - 1).fold(Type::Bool, |of, _| Type::list(of));
-        assert!(decode(&deep(MAX_DEPTH - 2), &of).is_ok());
+        let inner = (0..MAX_DEPTH - 1).fold(Type::Bool, |inner, _| Type::list(inner));
+        assert!(decode(&deep(MAX_DEPTH - 2), &inner).is_ok());
         for levels in [MAX_DEPTH, 1_000, 1_000_000] {
             assert!(decode(&deep(levels), &Type::Dynamic).is_err());
-            assert!(decode(&deep(levels), &of).is_err());
+            assert!(decode(&deep(levels), &inner).is_err());
         }
     }
 

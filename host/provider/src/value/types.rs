@@ -37,25 +37,25 @@ pub struct TypeError(String);
 impl Type {
     /// A list of elements of a type.
     #[must_use]
-    pub fn list(of: Self) -> Self {
-        Self::List(Box::new(of))
+    pub fn list(element: Self) -> Self {
+        Self::List(Box::new(element))
     }
 
     /// A set of elements of a type.
     #[must_use]
-    pub fn set(of: Self) -> Self {
-        Self::Set(Box::new(of))
+    pub fn set(element: Self) -> Self {
+        Self::Set(Box::new(element))
     }
 
     /// A map of elements of a type.
     #[must_use]
-    pub fn map(of: Self) -> Self {
-        Self::Map(Box::new(of))
+    pub fn map(element: Self) -> Self {
+        Self::Map(Box::new(element))
     }
 
     /// An object with these attributes.
     pub fn object<'a>(attributes: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
-        Self::Object(attributes.into_iter().map(|(name, of)| (name.to_owned(), of)).collect())
+        Self::Object(attributes.into_iter().map(|(name, value_type)| (name.to_owned(), value_type)).collect())
     }
 
     /// The form in schemas.
@@ -70,16 +70,19 @@ impl Type {
             Self::Number => json!("number"),
             Self::Bool => json!("bool"),
             Self::Dynamic => json!("dynamic"),
-            Self::List(of) => json!(["list", of.to_json()]),
-            Self::Set(of) => json!(["set", of.to_json()]),
-            Self::Map(of) => json!(["map", of.to_json()]),
-            Self::Object(of) => {
+            Self::List(element) => json!(["list", element.to_json()]),
+            Self::Set(element) => json!(["set", element.to_json()]),
+            Self::Map(element) => json!(["map", element.to_json()]),
+            Self::Object(attributes) => {
                 json!([
                     "object",
-                    of.iter().map(|(name, of)| (name.clone(), of.to_json())).collect::<serde_json::Map<_, _>>()
+                    attributes
+                        .iter()
+                        .map(|(name, attribute)| (name.clone(), attribute.to_json()))
+                        .collect::<serde_json::Map<_, _>>()
                 ])
             }
-            Self::Tuple(of) => json!(["tuple", of.iter().map(Self::to_json).collect::<Vec<_>>()]),
+            Self::Tuple(elements) => json!(["tuple", elements.iter().map(Self::to_json).collect::<Vec<_>>()]),
         }
     }
 
@@ -106,17 +109,18 @@ impl Type {
             };
         }
         match json.as_array().map(Vec::as_slice) {
-            Some([Json::String(name), of]) if name == "list" => inner(of).map(Self::list),
-            Some([Json::String(name), of]) if name == "set" => inner(of).map(Self::set),
-            Some([Json::String(name), of]) if name == "map" => inner(of).map(Self::map),
-            Some([Json::String(name), Json::Array(of)]) if name == "tuple" => {
-                of.iter().map(inner).collect::<Result<_, _>>().map(Self::Tuple)
+            Some([Json::String(name), element]) if name == "list" => inner(element).map(Self::list),
+            Some([Json::String(name), element]) if name == "set" => inner(element).map(Self::set),
+            Some([Json::String(name), element]) if name == "map" => inner(element).map(Self::map),
+            Some([Json::String(name), Json::Array(items)]) if name == "tuple" => {
+                items.iter().map(inner).collect::<Result<_, _>>().map(Self::Tuple)
             }
-            Some([Json::String(name), Json::Object(of)] | [Json::String(name), Json::Object(of), Json::Array(_)])
-                if name == "object" =>
-            {
-                let attribute = |(name, of): (&String, _)| Ok((name.clone(), inner(of)?));
-                of.iter().map(attribute).collect::<Result<_, _>>().map(Self::Object)
+            Some(
+                [Json::String(name), Json::Object(attributes)]
+                | [Json::String(name), Json::Object(attributes), Json::Array(_)],
+            ) if name == "object" => {
+                let attribute = |(name, value_type): (&String, _)| Ok((name.clone(), inner(value_type)?));
+                attributes.iter().map(attribute).collect::<Result<_, _>>().map(Self::Object)
             }
             _ => Err(wrong()),
         }
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn types_have_the_form_of_schemas() {
-        for (of, text) in [
+        for (value_type, text) in [
             (Type::String, r#""string""#),
             (Type::Number, r#""number""#),
             (Type::Bool, r#""bool""#),
@@ -140,8 +144,8 @@ mod tests {
             (Type::object([("b", Type::Number), ("a", Type::String)]), r#"["object",{"a":"string","b":"number"}]"#),
             (Type::Tuple(vec![Type::Number, Type::String]), r#"["tuple",["number","string"]]"#),
         ] {
-            assert_eq!(String::from_utf8(of.to_bytes()).unwrap(), text);
-            assert_eq!(Type::from_bytes(text.as_bytes()), Ok(of));
+            assert_eq!(String::from_utf8(value_type.to_bytes()).unwrap(), text);
+            assert_eq!(Type::from_bytes(text.as_bytes()), Ok(value_type));
         }
         let optional = br#"["object",{"a":"string"},["a"]]"#;
         assert_eq!(Type::from_bytes(optional), Ok(Type::object([("a", Type::String)])));

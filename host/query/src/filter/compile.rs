@@ -33,7 +33,7 @@ impl BadFilter {
     pub(super) fn into_error(self, filter: &str) -> QueryError {
         match self {
             Self::Fault(fault) => fault.into_error(filter),
-            Self::Like { at } => QueryError::Like { at: character(filter, at) },
+            Self::Like { at: offset } => QueryError::Like { at: character(filter, offset) },
         }
     }
 }
@@ -57,12 +57,12 @@ fn test(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resul
     match test {
         syntax::Test::Not(inner) => Ok(Node::Not(Box::new(self::test(condition, path, inner)?))),
         syntax::Test::Like => Err(BadFilter::Like { at: condition.at }),
-        syntax::Test::Compare(comparison, Term { value: TermValue::Null, at }) => {
+        syntax::Test::Compare(comparison, Term { value: TermValue::Null, at: offset }) => {
             let is_null = || self::test(condition, path, &syntax::Test::IsNull);
             match comparison {
                 Comparison::Equal => is_null(),
                 Comparison::NotEqual => Ok(Node::Not(Box::new(is_null()?))),
-                _ => Err(Fault::new(*at, "NULL has no order; write IS NULL or IS NOT NULL").into()),
+                _ => Err(Fault::new(*offset, "NULL has no order; write IS NULL or IS NOT NULL").into()),
             }
         }
         test if path.root == Root::Name => Ok(name(test)?),
@@ -92,8 +92,8 @@ fn name(test: &syntax::Test<'_>) -> Result<Node, Fault> {
 
 /// Tests of anything else.
 fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Result<Node, Fault> {
-    let literals = |terms: &[Term<'_>], of: &ValueType| -> Result<Values, Fault> {
-        let literals = terms.iter().map(|term| literal(term, of)).collect::<Result<_, _>>()?;
+    let literals = |terms: &[Term<'_>], value_type: &ValueType| -> Result<Values, Fault> {
+        let literals = terms.iter().map(|term| literal(term, value_type)).collect::<Result<_, _>>()?;
         Ok(Values::new(literals))
     };
     let test = match (test, &path.shape) {
@@ -104,15 +104,17 @@ fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resu
             let fault = format!("{path} has no order, so {} does not apply", comparison.symbol());
             return Err(Fault::new(condition.at, fault));
         }
-        (syntax::Test::Compare(comparison, term), Shape::One(of)) => Test::Compare(*comparison, literal(term, of)?),
-        (syntax::Test::In(terms), Shape::One(of)) => Test::In(literals(terms, of)?),
+        (syntax::Test::Compare(comparison, term), Shape::One(value_type)) => {
+            Test::Compare(*comparison, literal(term, value_type)?)
+        }
+        (syntax::Test::In(terms), Shape::One(value_type)) => Test::In(literals(terms, value_type)?),
         // Neither = nor != ever holds for lists and maps.
         (syntax::Test::Compare(..) | syntax::Test::In(_), _) => return Ok(Node::Constant(false)),
         (syntax::Test::IsNull, _) => Test::IsNull,
-        (syntax::Test::IsNan, Shape::One(of)) if is_float(of) => Test::IsNan,
+        (syntax::Test::IsNan, Shape::One(value_type)) if is_float(value_type) => Test::IsNan,
         (syntax::Test::IsNan, _) => return Ok(Node::Constant(false)),
-        (syntax::Test::Contains { all, values }, Shape::List(of)) => {
-            Test::Contains { all: *all, values: literals(values, of)? }
+        (syntax::Test::Contains { all, values }, Shape::List(value_type)) => {
+            Test::Contains { all: *all, values: literals(values, value_type)? }
         }
         (syntax::Test::Contains { all, values }, Shape::Map { key: Kind::String, value: ValueType::Text }) => {
             Test::HasEntry { all: *all, entries: values.iter().map(entry).collect::<Result<_, _>>()? }
@@ -134,8 +136,8 @@ fn entry(term: &Term<'_>) -> Result<String, Fault> {
     }
 }
 
-fn is_float(of: &ValueType) -> bool {
-    match of {
+fn is_float(value_type: &ValueType) -> bool {
+    match value_type {
         ValueType::Float { .. } => true,
         ValueType::Wrapper(inner) => is_float(inner),
         _ => false,

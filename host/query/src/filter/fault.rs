@@ -15,25 +15,25 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    pub(crate) fn new(at: usize, text: impl Into<String>) -> Self {
-        Self { at: Some(at), text: text.into() }
+    pub(crate) fn new(offset: usize, text: impl Into<String>) -> Self {
+        Self { at: Some(offset), text: text.into() }
     }
 
     /// Makes an error that stops the parser from trying other branches.
-    pub(crate) fn cut(at: usize, text: impl Into<String>) -> ErrMode<Self> {
-        ErrMode::Cut(Self::new(at, text))
+    pub(crate) fn cut(offset: usize, text: impl Into<String>) -> ErrMode<Self> {
+        ErrMode::Cut(Self::new(offset, text))
     }
 
     /// Converts the fault; the place becomes a character of the filter, from 1.
     pub(crate) fn into_error(self, filter: &str) -> QueryError {
-        let at = self.at.unwrap_or(filter.len());
-        QueryError::Filter { at: character(filter, at), fault: self.text }
+        let offset = self.at.unwrap_or(filter.len());
+        QueryError::Filter { at: character(filter, offset), fault: self.text }
     }
 }
 
 /// The character, from 1, that a byte of a text belongs to.
-pub(crate) fn character(text: &str, at: usize) -> usize {
-    1 + text.char_indices().take_while(|(start, _)| *start < at).count()
+pub(crate) fn character(text: &str, offset: usize) -> usize {
+    1 + text.char_indices().take_while(|(start, _)| *start < offset).count()
 }
 
 impl<I: Stream> ParserError<I> for Fault {

@@ -62,8 +62,8 @@ pub(crate) fn lex(text: &str) -> Result<Vec<Lexed<'_>>, Fault> {
         if input.is_empty() {
             return Ok(words);
         }
-        let at = input.current_token_start();
-        words.push(Lexed { token: token(&mut input).map_err(inner)?, at });
+        let offset = input.current_token_start();
+        words.push(Lexed { token: token(&mut input).map_err(inner)?, at: offset });
     }
 }
 
@@ -76,7 +76,7 @@ fn blank<'t>(input: &mut Input<'t>) -> Lexing<()> {
 }
 
 fn token<'t>(input: &mut Input<'t>) -> Lexing<Token<'t>> {
-    let at = input.current_token_start();
+    let offset = input.current_token_start();
     let word = dispatch! { peek(any);
         'a'..='z' | 'A'..='Z' | '_' => path.map(Token::Path),
         '0'..='9' | '.' | '-' => number.map(Token::Number),
@@ -95,7 +95,7 @@ fn token<'t>(input: &mut Input<'t>) -> Lexing<Token<'t>> {
                 '&' => "; write AND",
                 _ => "",
             };
-            Err(Fault::cut(at, format!("{letter:?} has no meaning here{remedy}")))
+            Err(Fault::cut(offset, format!("{letter:?} has no meaning here{remedy}")))
         }
         word => word,
     }
@@ -118,14 +118,14 @@ fn path<'t>(input: &mut Input<'t>) -> Lexing<&'t str> {
 }
 
 fn number<'t>(input: &mut Input<'t>) -> Lexing<&'t str> {
-    let at = input.current_token_start();
+    let offset = input.current_token_start();
     let exponent = (one_of(['e', 'E']), opt(one_of(['+', '-'])), digit1);
     let number =
         (opt(one_of(['+', '-'])), take_while(1.., ('0'..='9', '.')), opt(exponent)).take().parse_next(input)?;
     match is_number(number) {
         true => Ok(number),
         false => Err(Fault::cut(
-            at,
+            offset,
             format!("{} is not a number; write it as in JSON, such as -1, 0.5 or 1e6", crate::error::shown(number)),
         )),
     }
@@ -152,10 +152,10 @@ fn text<'t>(input: &mut Input<'t>) -> Lexing<String> {
     loop {
         let plain: &str = take_till(0.., ['"', '\\', '\n']).parse_next(input)?;
         bytes.extend_from_slice(plain.as_bytes());
-        let at = input.current_token_start();
+        let offset = input.current_token_start();
         match opt(any).parse_next(input)? {
             Some('"') => break,
-            Some('\\') => escape(at, &mut bytes).parse_next(input)?,
+            Some('\\') => escape(offset, &mut bytes).parse_next(input)?,
             _ => {
                 return Err(Fault::cut(
                     start,
@@ -168,9 +168,12 @@ fn text<'t>(input: &mut Input<'t>) -> Lexing<String> {
 }
 
 /// Parses the rest of an escape, after its backslash at a place.
-fn escape<'t>(at: usize, bytes: &mut Vec<u8>) -> impl ModalParser<Input<'t>, (), Fault> {
+fn escape<'t>(offset: usize, bytes: &mut Vec<u8>) -> impl ModalParser<Input<'t>, (), Fault> {
     let unknown = move || {
-        Fault::cut(at, "unknown escape; use \\\" \\\\ \\a \\b \\f \\n \\r \\t \\v \\xNN \\uNNNN \\UNNNNNNNN or \\NNN")
+        Fault::cut(
+            offset,
+            "unknown escape; use \\\" \\\\ \\a \\b \\f \\n \\r \\t \\v \\xNN \\uNNNN \\UNNNNNNNN or \\NNN",
+        )
     };
     move |input: &mut Input<'t>| {
         let simple = dispatch! { any;

@@ -35,21 +35,21 @@ const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIEN
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
 /// Converts a value to a type.
-pub(crate) fn literal(term: &Term<'_>, of: &ValueType) -> Result<Literal, Fault> {
-    match (of, &term.value) {
+pub(crate) fn literal(term: &Term<'_>, value_type: &ValueType) -> Result<Literal, Fault> {
+    match (value_type, &term.value) {
         (ValueType::Message(message), TermValue::Map(entries)) => Ok(Literal::Message(build(entries, message)?)),
-        _ => scalar(term, of).map(Literal::Scalar),
+        _ => scalar(term, value_type).map(Literal::Scalar),
     }
 }
 
 /// Converts a value to a type other than a message.
-pub(crate) fn scalar(term: &Term<'_>, of: &ValueType) -> Result<Scalar, Fault> {
+pub(crate) fn scalar(term: &Term<'_>, value_type: &ValueType) -> Result<Scalar, Fault> {
     let mismatch = |why: &str| {
         let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-        Fault::new(term.at, format!("{} does not fit{why}; the field is {}", term.describe(), of.describe()))
+        Fault::new(term.at, format!("{} does not fit{why}; the field is {}", term.describe(), value_type.describe()))
     };
     let bad_number = |bad: BadNumber| mismatch(bad.describe());
-    match (of, &term.value) {
+    match (value_type, &term.value) {
         (_, TermValue::Null) => Err(Fault::new(term.at, "NULL is not a value here; write IS NULL or IS NOT NULL")),
         (ValueType::Wrapper(inner), _) => scalar(term, inner),
         (ValueType::Bool, TermValue::Bool(value)) => Ok(Scalar::Bool(*value)),
@@ -69,7 +69,7 @@ pub(crate) fn scalar(term: &Term<'_>, of: &ValueType) -> Result<Scalar, Fault> {
             let bytes = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text));
             bytes.map(Scalar::Bytes).map_err(|_| mismatch("it is not base64"))
         }
-        (ValueType::Enum(of), TermValue::Text(text)) => match of.get_value_by_name(text) {
+        (ValueType::Enum(enumeration), TermValue::Text(text)) => match enumeration.get_value_by_name(text) {
             Some(value) => Ok(Scalar::Int(value.number().into())),
             None => Err(mismatch("the enum has no such value")),
         },
@@ -94,14 +94,14 @@ fn integer(text: &str, low: i128, high: i128) -> Result<Scalar, BadNumber> {
 }
 
 /// Builds a message from the entries in braces.
-fn build(entries: &[(Term<'_>, Term<'_>)], of: &MessageDescriptor) -> Result<DynamicMessage, Fault> {
-    let mut message = DynamicMessage::new(of.clone());
+fn build(entries: &[(Term<'_>, Term<'_>)], descriptor: &MessageDescriptor) -> Result<DynamicMessage, Fault> {
+    let mut message = DynamicMessage::new(descriptor.clone());
     for (key, term) in entries {
         let TermValue::Text(name) = &key.value else {
             return Err(Fault::new(key.at, "a field's name must be in double quotes"));
         };
-        let Some(field) = path::find(of, name) else {
-            return Err(Fault::new(key.at, format!("{} has no field {}", of.full_name(), key.describe())));
+        let Some(field) = path::find(descriptor, name) else {
+            return Err(Fault::new(key.at, format!("{} has no field {}", descriptor.full_name(), key.describe())));
         };
         if message.has_field(&field) {
             return Err(Fault::new(key.at, format!("{} is set twice; set it once", key.describe())));
@@ -154,8 +154,8 @@ fn map_key(term: &Term<'_>, kind: &Kind) -> Result<MapKey, Fault> {
 
 /// The value of a field that is neither a list nor a map.
 fn single(term: &Term<'_>, kind: Kind) -> Result<Value, Fault> {
-    let of = ValueType::from_kind(kind.clone());
-    match (&of, kind, &term.value) {
+    let value_type = ValueType::from_kind(kind.clone());
+    match (&value_type, kind, &term.value) {
         (ValueType::Message(message), _, TermValue::Map(entries)) => Ok(Value::Message(build(entries, message)?)),
         (ValueType::Wrapper(_), Kind::Message(message), _) => {
             let mut wrapper = DynamicMessage::new(message.clone());
@@ -165,7 +165,7 @@ fn single(term: &Term<'_>, kind: Kind) -> Result<Value, Fault> {
             Ok(Value::Message(wrapper))
         }
         (_, kind, _) => {
-            let scalar = scalar(term, &of)?;
+            let scalar = scalar(term, &value_type)?;
             proto(scalar, kind).ok_or_else(|| Fault::new(term.at, format!("{} does not fit", term.describe())))
         }
     }

@@ -41,7 +41,9 @@ fn filter<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
     let whole = or(input)?;
     match input.input.first() {
         None => Ok(whole),
-        Some(Lexed { token: Token::Mark(')'), at }) => Err(Fault::cut(*at, "this ) has no opening (; remove it")),
+        Some(Lexed { token: Token::Mark(')'), at: offset }) => {
+            Err(Fault::cut(*offset, "this ) has no opening (; remove it"))
+        }
         Some(_) => Err(no_condition(input)),
     }
 }
@@ -104,15 +106,17 @@ fn condition<'t>(input: &mut Input<'_, 't>) -> Parsing<Condition<'t>> {
     if !starts_plain(input, 0) {
         return Err(no_condition(input));
     }
-    let Lexed { token: Token::Path(path), at } = any.parse_next(input)? else { return Err(no_condition(input)) };
+    let Lexed { token: Token::Path(path), at: offset } = any.parse_next(input)? else {
+        return Err(no_condition(input));
+    };
     input.state.conditions += 1;
     if input.state.conditions > limits::CONDITIONS {
         return Err(Fault::cut(
-            *at,
+            *offset,
             format!("the filter has more than {} conditions; write fewer, for example with IN", limits::CONDITIONS),
         ));
     }
-    Ok(Condition { path, at: *at, test: test(input)? })
+    Ok(Condition { path, at: *offset, test: test(input)? })
 }
 
 fn test<'t>(input: &mut Input<'_, 't>) -> Parsing<Test<'t>> {
@@ -178,10 +182,10 @@ fn value<'t>(input: &mut Input<'_, 't>) -> Parsing<Term<'t>> {
         Token::Mark('{') => TermValue::Map(Vec::new()),
         _ => return Err(expected(input, WANTED)),
     };
-    let at = word.at;
+    let offset = word.at;
     any.parse_next(input)?;
     let value = if let TermValue::Map(_) = value { TermValue::Map(parse_nested(input, entries)?) } else { value };
-    Ok(Term { at, value })
+    Ok(Term { at: offset, value })
 }
 
 /// The entries of a value in braces, and the brace that closes it.
@@ -190,8 +194,8 @@ fn entries<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<(Term<'t>, Term<'t>)>> 
     let mut wants_entry = false;
     while wants_entry || opt(take(|token| *token == Token::Mark('}'))).parse_next(input)?.is_none() {
         if entries.len() >= limits::LIST_VALUES {
-            let at = input.input.first().map_or(input.state.end, |word| word.at);
-            return Err(Fault::cut(at, format!("the value has more than {} entries", limits::LIST_VALUES)));
+            let offset = input.input.first().map_or(input.state.end, |word| word.at);
+            return Err(Fault::cut(offset, format!("the value has more than {} entries", limits::LIST_VALUES)));
         }
         let key = value(input)?;
         opt(take(|token| *token == Token::Mark(':'))).parse_next(input)?;
@@ -204,9 +208,9 @@ fn entries<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<(Term<'t>, Term<'t>)>> 
 /// Parses what is within one more pair of parentheses or braces.
 fn parse_nested<'s, 't, O>(input: &mut Input<'s, 't>, parser: fn(&mut Input<'s, 't>) -> Parsing<O>) -> Parsing<O> {
     if input.state.depth >= limits::NESTING {
-        let at = input.input.first().map_or(input.state.end, |word| word.at);
+        let offset = input.input.first().map_or(input.state.end, |word| word.at);
         return Err(Fault::cut(
-            at,
+            offset,
             format!("parentheses or braces are nested more than {} deep; write fewer", limits::NESTING),
         ));
     }
@@ -282,11 +286,11 @@ fn expected(input: &Input<'_, '_>, wanted: &str) -> ErrMode<Fault> {
 /// The fault of a place without the expected condition.
 fn no_condition(input: &Input<'_, '_>) -> ErrMode<Fault> {
     match (input.input.first(), input.input.get(1)) {
-        (Some(Lexed { token: Token::Path(path), at }), next) => {
+        (Some(Lexed { token: Token::Path(path), at: offset }), next) => {
             let path = crate::error::shown(path);
             let next = next.map_or("the end of the filter".to_owned(), |next| next.token.describe());
             Fault::cut(
-                *at,
+                *offset,
                 format!(
                     "{path} is followed by {next} instead of a test; write = != < <= > >= and a value, IS [NOT] NULL, \
                      IS [NOT] NAN, [NOT] IN and a list, CONTAINS and a value, or CONTAINS ANY or ALL and a list"

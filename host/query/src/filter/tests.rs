@@ -21,9 +21,9 @@ fn show(expression: &Expression<'_>) -> String {
     }
 }
 
-fn test(of: &Test<'_>) -> String {
+fn test(parsed: &Test<'_>) -> String {
     let terms = |terms: &[Term<'_>]| format!("[{}]", terms.iter().map(term).collect::<Vec<_>>().join(","));
-    match of {
+    match parsed {
         Test::Compare(comparison, value) => format!("{}{}", comparison.symbol(), term(value)),
         Test::IsNull => " null".into(),
         Test::IsNan => " nan".into(),

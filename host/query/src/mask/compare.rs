@@ -51,7 +51,7 @@ pub fn changed_paths(before: &pb::Resource, after: &pb::Resource, schema: &Schem
     for field in Schema::resource().fields().filter(|field| !is_same_field(&old, &new, field)) {
         match field.name() {
             "meta" => {
-                let part = |of: &DynamicMessage| of.get_field(&field).as_message().cloned();
+                let part = |message: &DynamicMessage| message.get_field(&field).as_message().cloned();
                 let (Some(old), Some(new)) = (part(&old), part(&new)) else { continue };
                 let changed = changed_fields(&old, &new);
                 // Both are empty, but one is absent.

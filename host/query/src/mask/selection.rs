@@ -38,9 +38,9 @@ impl Selection {
 
     /// Adds the value at the end of the steps.
     pub(super) fn add(&mut self, steps: &[Step]) {
-        let mut at = self;
+        let mut node = self;
         for (index, step) in steps.iter().enumerate() {
-            if matches!(at, Self::Whole) {
+            if matches!(node, Self::Whole) {
                 return;
             }
             let below = || match steps.get(index + 1) {
@@ -49,7 +49,7 @@ impl Selection {
                 // Keys follow the field of their map.
                 Some(Step::Key(_)) => Self::Keys { kind: key_kind(step), keys: BTreeMap::new() },
             };
-            at = match (at, step) {
+            node = match (node, step) {
                 (Self::Fields { message, fields }, Step::Field(field)) => {
                     message.get_or_insert_with(|| field.parent_message().clone());
                     fields.entry(field.number()).or_insert_with(below)
@@ -59,7 +59,7 @@ impl Selection {
                 _ => return,
             };
         }
-        *at = Self::Whole;
+        *node = Self::Whole;
     }
 
     /// Keeps the selected parts of an encoded message.

@@ -6,9 +6,9 @@ use mortise_resource::{goten, pb};
 use crate::common::{SCHEMA, album, map, message, resource};
 
 fn is_equal(a: &str, b: &str, path: &str) -> bool {
-    let of = |json: &str| pb::Resource { data: Some(album(json)), ..Default::default() };
+    let resource_from = |json: &str| pb::Resource { data: Some(album(json)), ..Default::default() };
     let mask = Mask::parse(&[path.to_owned()], &SCHEMA).unwrap();
-    let (a, b) = (of(a), of(b));
+    let (a, b) = (resource_from(a), resource_from(b));
     let equal = mask.is_equal(&a, &b).unwrap();
     assert_eq!(mask.is_equal(&b, &a).unwrap(), equal);
     equal
@@ -40,16 +40,16 @@ fn absent_equals_empty() {
 
 #[test]
 fn the_mask_says_what_is_compared() {
-    let (one, mut two) = (resource("{}"), resource(r#"{"title": "x"}"#));
+    let (before, mut two) = (resource("{}"), resource(r#"{"title": "x"}"#));
     two.id.as_mut().unwrap().name = "other".into();
-    let equal = |path: &str| Mask::parse(&[path.to_owned()], &SCHEMA).unwrap().is_equal(&one, &two).unwrap();
+    let equal = |path: &str| Mask::parse(&[path.to_owned()], &SCHEMA).unwrap().is_equal(&before, &two).unwrap();
     assert!(equal("version") && equal("meta.labels.region") && equal("data.live"));
     assert!(!equal("name") && !equal("data.title") && !equal("data"));
-    assert!(!Mask::parse(&[], &SCHEMA).unwrap().is_equal(&one, &two).unwrap());
+    assert!(!Mask::parse(&[], &SCHEMA).unwrap().is_equal(&before, &two).unwrap());
     let everything = Mask::parse(&[], &SCHEMA).unwrap();
-    assert!(everything.is_equal(&pb::Resource { data: None, ..one.clone() }, &one).unwrap());
-    let other = pb::Resource { data: Some(message("test.v1.Old", "{}")), ..one.clone() };
-    assert!(!everything.is_equal(&other, &one).unwrap());
+    assert!(everything.is_equal(&pb::Resource { data: None, ..before.clone() }, &before).unwrap());
+    let other = pb::Resource { data: Some(message("test.v1.Old", "{}")), ..before.clone() };
+    assert!(!everything.is_equal(&other, &before).unwrap());
 }
 
 #[test]

@@ -70,10 +70,10 @@ fn what_filters_require() {
 }
 
 /// Whether a fact is true of a resource, as an index would find out.
-fn holds(fact: &Fact, of: &pb::Resource, candidate: &Candidate<'_>) -> bool {
-    let id = of.id.as_ref().unwrap();
+fn holds(fact: &Fact, resource: &pb::Resource, candidate: &Candidate<'_>) -> bool {
+    let id = resource.id.as_ref().unwrap();
     let tenancy = id.tenancy.as_ref().unwrap();
-    let label = |key: &String| of.meta.as_ref().and_then(|meta| meta.labels.get(key));
+    let label = |key: &String| resource.meta.as_ref().and_then(|meta| meta.labels.get(key));
     match &fact.subject {
         Subject::Name => fact.values.contains(&id.name),
         Subject::Uid => fact.values.contains(&id.uid),
@@ -88,8 +88,8 @@ fn holds(fact: &Fact, of: &pb::Resource, candidate: &Candidate<'_>) -> bool {
     }
 }
 
-fn some<'a>(random: &mut fastrand::Rng, of: &[&'a str]) -> &'a str {
-    random.choice(of).copied().unwrap_or_default()
+fn some<'a>(random: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
+    random.choice(choices).copied().unwrap_or_default()
 }
 
 fn random_filter(random: &mut fastrand::Rng, depth: u32) -> String {
@@ -176,41 +176,42 @@ fn random_resource(random: &mut fastrand::Rng) -> pb::Resource {
             parts.push(part);
         }
     }
-    let mut of = resource(&format!("{{{}}}", parts.join(",")));
-    of.id.as_mut().unwrap().name = some(random, &["a", "b", "d1"]).into();
-    of.id.as_mut().unwrap().tenancy.as_mut().unwrap().namespace = some(random, &["a", "b"]).into();
+    let mut resource = resource(&format!("{{{}}}", parts.join(",")));
+    resource.id.as_mut().unwrap().name = some(random, &["a", "b", "d1"]).into();
+    resource.id.as_mut().unwrap().tenancy.as_mut().unwrap().namespace = some(random, &["a", "b"]).into();
     if random.bool() {
-        of.metadata.insert("a".into(), some(random, &["a", "b", ""]).into());
+        resource.metadata.insert("a".into(), some(random, &["a", "b", ""]).into());
     }
-    for condition in &mut of.status.get_mut("sync").unwrap().conditions {
+    for condition in &mut resource.status.get_mut("sync").unwrap().conditions {
         condition.r#type = some(random, &["a", "b"]).into();
     }
-    let labels = &mut of.meta.as_mut().unwrap().labels;
+    let labels = &mut resource.meta.as_mut().unwrap().labels;
     for key in ["a", "b"] {
         if random.bool() {
             labels.insert(key.into(), some(random, &["a", "b", ""]).into());
         }
     }
-    of
+    resource
 }
 
 #[test]
 fn every_match_satisfies_the_facts() {
     let mut random = fastrand::Rng::with_seed(7);
     let resources: Vec<pb::Resource> = (0..60).map(|_| random_resource(&mut random)).collect();
-    let encoded: Vec<EncodedResource> = resources.iter().map(|of| EncodedResource::encode(of).unwrap()).collect();
+    let encoded: Vec<EncodedResource> =
+        resources.iter().map(|resource| EncodedResource::encode(resource).unwrap()).collect();
     let (mut matches, mut checked) = (0, 0);
     for _ in 0..3_000 {
         let text = random_filter(&mut random, 4);
         let filter = Filter::parse(&text, &SCHEMA).unwrap_or_else(|fault| panic!("{text}: {fault}"));
         let facts = filter.required();
-        for (of, encoded) in resources.iter().zip(&encoded) {
+        for (resource, encoded) in resources.iter().zip(&encoded) {
             let candidate = Candidate::new(encoded, &SCHEMA);
             if filter.matches(&candidate).unwrap() {
                 matches += 1;
                 for fact in &facts {
                     checked += 1;
-                    assert!(holds(fact, of, &candidate), "{text}: {fact:?} of {of:?}");
+                    assert!(holds(fact, resource, &candidate), "{text}: {fact:?} of {resource:?}");
                 }
             }
         }

@@ -7,13 +7,13 @@ use crate::common::{SCHEMA, check, message, resource, try_matches};
 
 #[test]
 fn integers_are_exact() {
-    let of = resource(
+    let candidate = resource(
         r#"{"trackCount": 5, "plays": "9007199254740993", "small": 4294967295, "large": "18446744073709551615",
             "signedSmall": -3, "signedLarge": "-9223372036854775808", "fixedSmall": 7, "fixedLarge": "8",
             "sfixedSmall": -9, "sfixedLarge": "-10"}"#,
     );
     check(
-        &of,
+        &candidate,
         &[
             ("data.track_count = 5", true),
             ("data.trackCount > 4 data.track-count < 6", true),
@@ -37,12 +37,12 @@ fn integers_are_exact() {
 
 #[test]
 fn other_scalars() {
-    let of = resource(
+    let candidate = resource(
         r#"{"title": "Kind of Blue", "ratio": 0.1, "score": "NaN", "live": true, "cover": "AP8=", "genre": "GENRE_JAZZ",
             "released": "1959-08-17T00:00:00.5Z", "length": "2745.5s", "wrapped": "0", "wrappedText": "w", "wrappedFlag": true}"#,
     );
     check(
-        &of,
+        &candidate,
         &[
             (r#"data.title = "Kind of Blue""#, true),
             (r#"data.title == "Kind of Blue""#, true),
@@ -81,9 +81,9 @@ fn other_scalars() {
 
 #[test]
 fn what_is_absent() {
-    let of = resource(r#"{"inners": [{"name": "x"}]}"#);
+    let candidate = resource(r#"{"inners": [{"name": "x"}]}"#);
     check(
-        &of,
+        &candidate,
         &[
             (r#"data.title = """#, true),
             ("data.title IS NULL", false),
@@ -126,7 +126,7 @@ fn what_is_absent() {
             ("data.inner.more IS NULL", true),
         ],
     );
-    let empty = pb::Resource { data: None, meta: None, ..of };
+    let empty = pb::Resource { data: None, meta: None, ..candidate };
     check(
         &empty,
         &[
@@ -170,13 +170,13 @@ fn the_resource_itself() {
 
 #[test]
 fn lists_maps_and_messages() {
-    let of = resource(
+    let candidate = resource(
         r#"{"names": ["a", "b"], "numbers": [1, 2], "genres": ["GENRE_ROCK"], "inner": {"name": "n", "below": {"count": 2}},
             "inners": [{"name": "x", "count": 1, "tags": ["t"]}, {"name": "y"}], "texts": {"k": "v", "k:l": "w"}, "byNumber": {"-5": "five"},
             "byBool": {"true": "9"}, "parts": {"one": {"name": "p"}}, "dates": ["2020-01-01T00:00:00Z"]}"#,
     );
     check(
-        &of,
+        &candidate,
         &[
             (r#"data.names CONTAINS "a""#, true),
             (r#"data.names HAS "c""#, false),
@@ -327,18 +327,18 @@ fn what_does_not_fit_is_refused_with_place_and_remedy() {
 
 #[test]
 fn data_of_another_message_is_a_typed_error() {
-    let mut of = resource("{}");
+    let mut candidate = resource("{}");
     let filter = Filter::parse("data.live = TRUE", &SCHEMA).unwrap();
-    let fault = |of: &pb::Resource| {
-        let encoded = EncodedResource::encode(of).unwrap();
+    let fault = |candidate: &pb::Resource| {
+        let encoded = EncodedResource::encode(candidate).unwrap();
         filter.matches(&Candidate::new(&encoded, &SCHEMA)).unwrap_err().to_string()
     };
-    of.data = Some(message("test.v1.Old", "{}"));
-    assert_eq!(fault(&of), r#"its data is a "test.v1.Old", but the type's message is test.v1.Album"#);
-    of.data = Some(prost_types::Any { type_url: "type.googleapis.com/test.v1.Album".into(), value: vec![0xff] });
-    assert!(fault(&of).starts_with("its data cannot be decoded as test.v1.Album: "));
+    candidate.data = Some(message("test.v1.Old", "{}"));
+    assert_eq!(fault(&candidate), r#"its data is a "test.v1.Old", but the type's message is test.v1.Album"#);
+    candidate.data = Some(prost_types::Any { type_url: "type.googleapis.com/test.v1.Album".into(), value: vec![0xff] });
+    assert!(fault(&candidate).starts_with("its data cannot be decoded as test.v1.Album: "));
     // Data that the filter does not look at may be anything.
-    check(&of, &[(r#"id.name = "d1""#, true), (r#"id.name = "x" AND data.live = TRUE"#, false)]);
+    check(&candidate, &[(r#"id.name = "d1""#, true), (r#"id.name = "x" AND data.live = TRUE"#, false)]);
     assert!(Filter::parse("data IS NOT NULL", &Schema::new(None)).is_ok());
 }
 
@@ -354,11 +354,11 @@ fn nothing_is_decoded_for_a_name() {
 
 #[test]
 fn values_of_lists_are_found_whatever_their_order() {
-    let of = resource(
+    let candidate = resource(
         r#"{"numbers": [3, 1], "score": 0.5, "inner": {"name": "b"}, "inners": [{"name": "b"}, {"name": "a"}]}"#,
     );
     check(
-        &of,
+        &candidate,
         &[
             ("data.numbers CONTAINS ALL (1, 3, 1, 3)", true),
             ("data.numbers CONTAINS ALL (1, 2, 3)", false),

@@ -223,15 +223,20 @@ fn random_data_never_panics() {
     );
     let filter = Filter::parse(r#"data.inners.name = "a" OR data.parts.k.name = "s""#, &SCHEMA).unwrap();
     for _ in 0..10_000 {
-        let mut of = good.clone();
-        let value = &mut of.data.as_mut().unwrap().value;
+        let mut damaged = good.clone();
+        let value = &mut damaged.data.as_mut().unwrap().value;
         for _ in 0..random.usize(1..4) {
-            let at = random.usize(..value.len());
-            value[at] = random.u8(..);
+            let index = random.usize(..value.len());
+            value[index] = random.u8(..);
         }
-        let encoded = EncodedResource::encode(&of).unwrap();
+        let encoded = EncodedResource::encode(&damaged).unwrap();
         let _ = filter.matches(&Candidate::new(&encoded, &SCHEMA));
-        let _ = (read.project(&of), write.update(&of, &good), write.update(&good, &of), read.is_equal(&of, &good));
-        let _ = mortise_query::changed_paths(&of, &good, &SCHEMA);
+        let _ = (
+            read.project(&damaged),
+            write.update(&damaged, &good),
+            write.update(&good, &damaged),
+            read.is_equal(&damaged, &good),
+        );
+        let _ = mortise_query::changed_paths(&damaged, &good, &SCHEMA);
     }
 }

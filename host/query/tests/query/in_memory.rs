@@ -19,7 +19,7 @@ fn albums() -> Vec<pb::Resource> {
 }
 
 fn names(found: &[pb::Resource]) -> Vec<String> {
-    found.iter().map(|one| one.id.clone().unwrap().name).collect()
+    found.iter().map(|resource| resource.id.clone().unwrap().name).collect()
 }
 
 #[test]

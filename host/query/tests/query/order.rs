@@ -6,13 +6,13 @@ use mortise_resource::{EncodedResource, pb};
 use crate::common::{SCHEMA, resource};
 
 fn named(json: &str, name: &str) -> pb::Resource {
-    let mut of = resource(json);
-    of.id.as_mut().unwrap().name = name.into();
-    of
+    let mut named_resource = resource(json);
+    named_resource.id.as_mut().unwrap().name = name.into();
+    named_resource
 }
 
-fn key(order: &OrderBy, of: &pb::Resource) -> SortKey {
-    let encoded = EncodedResource::encode(of).unwrap();
+fn key(order: &OrderBy, named_resource: &pb::Resource) -> SortKey {
+    let encoded = EncodedResource::encode(named_resource).unwrap();
     order.key(&Candidate::new(&encoded, &SCHEMA)).unwrap()
 }
 
@@ -21,11 +21,11 @@ fn sorted(order: &str, resources: &[pb::Resource]) -> Vec<String> {
     let order = OrderBy::parse(order, &SCHEMA).unwrap();
     let mut keys: Vec<(SortKey, String)> = resources
         .iter()
-        .map(|of| {
-            let key = key(&order, of);
+        .map(|named_resource| {
+            let key = key(&order, named_resource);
             // A key stays the same through a token.
             assert_eq!(order.decode(&key.encode()).unwrap(), key);
-            (key, of.id.as_ref().unwrap().name.clone())
+            (key, named_resource.id.as_ref().unwrap().name.clone())
         })
         .collect();
     keys.sort();
@@ -34,38 +34,38 @@ fn sorted(order: &str, resources: &[pb::Resource]) -> Vec<String> {
 
 #[test]
 fn kinds_have_their_natural_order() {
-    let of = |rows: &[&str]| -> Vec<pb::Resource> {
+    let parse = |rows: &[&str]| -> Vec<pb::Resource> {
         rows.iter().zip(["a", "b", "c", "d"]).map(|(json, name)| named(json, name)).collect()
     };
     let rows = [
-        ("data.title", of(&[r#"{"title":"é"}"#, r#"{"title":"Z"}"#, r#"{"title":"a"}"#, "{}"]), "dbca"),
+        ("data.title", parse(&[r#"{"title":"é"}"#, r#"{"title":"Z"}"#, r#"{"title":"a"}"#, "{}"]), "dbca"),
         (
             "data.track_count",
-            of(&[r#"{"trackCount":10}"#, r#"{"trackCount":9}"#, r#"{"trackCount":-1}"#, "{}"]),
+            parse(&[r#"{"trackCount":10}"#, r#"{"trackCount":9}"#, r#"{"trackCount":-1}"#, "{}"]),
             "cdba",
         ),
-        ("data.large", of(&[r#"{"large":"18446744073709551615"}"#, r#"{"large":"9223372036854775807"}"#]), "ba"),
-        ("data.score", of(&[r#"{"score":"NaN"}"#, r#"{"score":"Infinity"}"#, r#"{"score":-0.5}"#, "{}"]), "cdba"),
-        ("data.live", of(&[r#"{"live":true}"#, "{}"]), "ba"),
-        ("data.genre", of(&[r#"{"genre":"GENRE_ROCK"}"#, r#"{"genre":"GENRE_JAZZ"}"#]), "ba"),
-        ("data.cover", of(&[r#"{"cover":"/w=="}"#, r#"{"cover":"AA=="}"#]), "ba"),
+        ("data.large", parse(&[r#"{"large":"18446744073709551615"}"#, r#"{"large":"9223372036854775807"}"#]), "ba"),
+        ("data.score", parse(&[r#"{"score":"NaN"}"#, r#"{"score":"Infinity"}"#, r#"{"score":-0.5}"#, "{}"]), "cdba"),
+        ("data.live", parse(&[r#"{"live":true}"#, "{}"]), "ba"),
+        ("data.genre", parse(&[r#"{"genre":"GENRE_ROCK"}"#, r#"{"genre":"GENRE_JAZZ"}"#]), "ba"),
+        ("data.cover", parse(&[r#"{"cover":"/w=="}"#, r#"{"cover":"AA=="}"#]), "ba"),
         (
             "data.released",
-            of(&[r#"{"released":"2020-01-01T00:00:00.1Z"}"#, r#"{"released":"2020-01-01T00:00:00Z"}"#, "{}"]),
+            parse(&[r#"{"released":"2020-01-01T00:00:00.1Z"}"#, r#"{"released":"2020-01-01T00:00:00Z"}"#, "{}"]),
             "cba",
         ),
         // Absent first, last in descending order; zero is not absent.
-        ("data.maybe", of(&[r#"{"maybe":0}"#, r#"{"maybe":-1}"#, "{}"]), "cba"),
-        ("data.maybe desc", of(&[r#"{"maybe":0}"#, r#"{"maybe":-1}"#, "{}"]), "abc"),
-        ("data.wrapped", of(&[r#"{"wrapped":"0"}"#, r#"{"wrapped":"-1"}"#, "{}"]), "cba"),
-        ("data.inner.name", of(&[r#"{"inner":{"name":"x"}}"#, r#"{"inner":{}}"#, "{}"]), "cba"),
-        ("data.texts.k", of(&[r#"{"texts":{"k":"v"}}"#, r#"{"texts":{"k":""}}"#, "{}"]), "cba"),
+        ("data.maybe", parse(&[r#"{"maybe":0}"#, r#"{"maybe":-1}"#, "{}"]), "cba"),
+        ("data.maybe desc", parse(&[r#"{"maybe":0}"#, r#"{"maybe":-1}"#, "{}"]), "abc"),
+        ("data.wrapped", parse(&[r#"{"wrapped":"0"}"#, r#"{"wrapped":"-1"}"#, "{}"]), "cba"),
+        ("data.inner.name", parse(&[r#"{"inner":{"name":"x"}}"#, r#"{"inner":{}}"#, "{}"]), "cba"),
+        ("data.texts.k", parse(&[r#"{"texts":{"k":"v"}}"#, r#"{"texts":{"k":""}}"#, "{}"]), "cba"),
         // The name decides last, in the direction of the key before it.
-        ("", of(&["{}", "{}", "{}"]), "abc"),
-        ("name desc", of(&["{}", "{}", "{}"]), "cba"),
-        ("data.live", of(&["{}", "{}"]), "ab"),
-        ("data.live desc", of(&["{}", "{}"]), "ba"),
-        ("  data.live   DESC , data.title  asc ", of(&["{}", "{}", r#"{"live":true}"#]), "cab"),
+        ("", parse(&["{}", "{}", "{}"]), "abc"),
+        ("name desc", parse(&["{}", "{}", "{}"]), "cba"),
+        ("data.live", parse(&["{}", "{}"]), "ab"),
+        ("data.live desc", parse(&["{}", "{}"]), "ba"),
+        ("  data.live   DESC , data.title  asc ", parse(&["{}", "{}", r#"{"live":true}"#]), "cab"),
     ];
     for (order, resources, expected) in rows {
         assert_eq!(sorted(order, &resources).concat(), expected, "{order}");
@@ -75,10 +75,10 @@ fn kinds_have_their_natural_order() {
 #[test]
 fn names_are_by_partition_namespace_and_name() {
     let place = |partition: &str, namespace: &str, name: &str| {
-        let mut of = named("{}", name);
+        let mut named_resource = named("{}", name);
         let tenancy = pb::Tenancy { partition: partition.into(), namespace: namespace.into() };
-        of.id.as_mut().unwrap().tenancy = Some(tenancy);
-        of
+        named_resource.id.as_mut().unwrap().tenancy = Some(tenancy);
+        named_resource
     };
     let all = [place("b", "a", "1"), place("a", "b", "2"), place("a", "a", "4"), place("a", "a", "3")];
     assert_eq!(sorted("", &all).concat(), "3421");
@@ -117,9 +117,9 @@ fn what_has_no_order_is_refused() {
 
 #[test]
 fn keys_of_another_order_are_refused() {
-    let (one, two) = (OrderBy::parse("", &SCHEMA).unwrap(), OrderBy::parse("version", &SCHEMA).unwrap());
-    let encoded = key(&one, &resource("{}")).encode();
+    let (unordered, two) = (OrderBy::parse("", &SCHEMA).unwrap(), OrderBy::parse("version", &SCHEMA).unwrap());
+    let encoded = key(&unordered, &resource("{}")).encode();
     assert!(two.decode(&encoded).is_err());
-    assert!(one.decode(&[0xff]).is_err());
-    assert!(one.decode(&[]).is_err());
+    assert!(unordered.decode(&[0xff]).is_err());
+    assert!(unordered.decode(&[]).is_err());
 }

@@ -7,9 +7,9 @@ use mortise_resource::EncodedResource;
 use crate::common::{SCHEMA, resource};
 
 fn boundary(order: &OrderBy, name: &str) -> SortKey {
-    let mut of = resource("{}");
-    of.id.as_mut().unwrap().name = name.into();
-    let encoded = EncodedResource::encode(&of).unwrap();
+    let mut listed = resource("{}");
+    listed.id.as_mut().unwrap().name = name.into();
+    let encoded = EncodedResource::encode(&listed).unwrap();
     order.key(&Candidate::new(&encoded, &SCHEMA)).unwrap()
 }
 

@@ -36,8 +36,8 @@ fn all_requirements_hold() {
         (selector(&[], &[requirement("empty", "DoesNotExist", &[])]), false),
         (selector(&[("region", "eu")], &[requirement("empty", "DoesNotExist", &[])]), false),
     ];
-    for (of, expected) in rows {
-        assert_eq!(Selector::new(&of).unwrap().matches(&labels), expected, "{of:?}");
+    for (text, expected) in rows {
+        assert_eq!(Selector::new(&text).unwrap().matches(&labels), expected, "{text:?}");
     }
     assert!(Selector::new(&selector(&[], &[])).unwrap().matches(&BTreeMap::new()));
 }
@@ -64,8 +64,8 @@ fn contradictions_are_refused() {
         ),
         (requirement("", "Exists", &[]), "selector: a key of match_expressions is empty; name a label"),
     ];
-    for (of, fault) in rows {
-        assert_eq!(Selector::new(&selector(&[], &[of])).unwrap_err().to_string(), fault);
+    for (text, fault) in rows {
+        assert_eq!(Selector::new(&selector(&[], &[text])).unwrap_err().to_string(), fault);
     }
     let many = vec![requirement("k", "Exists", &[]); 1_001];
     assert!(Selector::new(&selector(&[], &many)).unwrap_err().to_string().contains("at most 1000 are allowed"));
@@ -75,7 +75,7 @@ fn contradictions_are_refused() {
 
 #[test]
 fn what_it_requires() {
-    let of = selector(
+    let labels = selector(
         &[("a", "1")],
         &[requirement("b", "In", &["2", "3"]), requirement("c", "Exists", &[]), requirement("d", "NotIn", &["4"])],
     );
@@ -86,5 +86,5 @@ fn what_it_requires() {
         fact(Subject::Label("b".into()), &["2", "3"]),
         fact(Subject::LabelPresence("c".into()), &[]),
     ];
-    assert_eq!(Selector::new(&of).unwrap().required(), expected);
+    assert_eq!(Selector::new(&labels).unwrap().required(), expected);
 }

@@ -98,8 +98,8 @@ fn fields_that_stand_several_times_are_merged_as_protobuf_does() {
     }
     // Twice within the id: the kind of the first, the group of the second.
     let part = |group: &str, kind: &str| {
-        let of = pb::Type { group: group.into(), group_version: String::new(), kind: kind.into() };
-        pb::Id { r#type: Some(of), ..pb::Id::default() }.encode_to_vec()
+        let resource_type = pb::Type { group: group.into(), group_version: String::new(), kind: kind.into() };
+        pb::Id { r#type: Some(resource_type), ..pb::Id::default() }.encode_to_vec()
     };
     let id = [part("a", "K"), part("b", "")].concat();
     let bytes = [vec![1 << 3 | 2, u8::try_from(id.len()).unwrap()], id].concat();

@@ -90,7 +90,7 @@ fn holders(pool: &DescriptorPool, marked: &HashMap<String, BTreeSet<u32>>) -> Ha
 
 fn of_file(file: &FileDescriptor, marked: &mut HashMap<String, BTreeSet<u32>>) {
     for (message, fields) in descriptors::field_options::<FieldOptions>(&file.encode_to_vec()) {
-        let redacted = fields.into_iter().filter(|(_, of)| of.debug_redact);
+        let redacted = fields.into_iter().filter(|(_, options)| options.debug_redact);
         let numbers: BTreeSet<u32> = redacted.map(|(number, _)| number).collect();
         if !numbers.is_empty() {
             marked.insert(message, numbers);

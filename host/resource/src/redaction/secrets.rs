@@ -60,8 +60,8 @@ impl Secrets {
         }
         let mut hidden = String::with_capacity(text.len());
         let mut before = false;
-        for (at, letter) in text.char_indices() {
-            let covered = covered.get(at) == Some(&true);
+        for (index, letter) in text.char_indices() {
+            let covered = covered.get(index) == Some(&true);
             match (covered, before) {
                 (false, _) => hidden.push(letter),
                 (true, false) => hidden.push_str(REDACTED),

@@ -112,7 +112,7 @@ mod tests {
         let remote = |text: &str| Remote::from_address(text.parse().unwrap());
         assert_eq!(remote("[::ffff:10.1.2.3]:7").to_string(), "10.1.2.3:7");
         assert_eq!(remote("[2001:db8::1]:7").to_string(), "[2001:db8::1]:7");
-        let same = |one, other| remote(one).source() == remote(other).source();
+        let same = |left, other| remote(left).source() == remote(other).source();
         assert!(same("[::ffff:10.1.2.3]:7", "10.1.2.3:8"));
         assert!(same("[2001:db8:0:1::1]:7", "[2001:db8:0:1:ffff::2]:8"));
         assert!(!same("[2001:db8:0:1::1]:7", "[2001:db8:0:2::1]:7"));

@@ -26,13 +26,13 @@ pub(crate) enum Failure {
 /// The attempts of one request, and its turn after a conflict.
 pub(crate) struct Retry {
     /// The queue of the resource; `None` for a request whose first failure is final.
-    queue: Option<Place>,
+    queue: Option<QueuePlace>,
     turn: Option<WriterTurn>,
     attempts: u32,
 }
 
 /// The place of a request: the resource, and the caller among its other writers.
-struct Place {
+struct QueuePlace {
     queues: WriterQueues,
     resource: Source,
     caller: QueueKey,
@@ -44,7 +44,7 @@ impl Retry {
         if !version.is_empty() {
             return Self::once();
         }
-        let queue = Place { queues: queues.clone(), resource: WriterQueues::key(id), caller: caller.queue_key() };
+        let queue = QueuePlace { queues: queues.clone(), resource: WriterQueues::key(id), caller: caller.queue_key() };
         Self { queue: Some(queue), ..Self::once() }
     }
 
@@ -88,7 +88,7 @@ impl Retry {
     }
 
     async fn take_turn(&mut self) -> Result<(), Error> {
-        if let Some(Place { queues, resource, caller }) = &self.queue {
+        if let Some(QueuePlace { queues, resource, caller }) = &self.queue {
             metrics::counter!("mortise_write_conflicts_total").increment(1);
             self.turn = Some(queues.wait(*resource, caller.clone()).await?);
         }

@@ -175,8 +175,8 @@ mod tests {
         let queues = WriterQueues::default();
         let _first = queues.wait(resource("a"), caller(1)).await.unwrap();
         let mut waiting: Vec<_> = (0..MAX_WAITING).map(|_| Box::pin(queues.wait(resource("a"), caller(1)))).collect();
-        for one in &mut waiting {
-            assert!(futures::poll!(one.as_mut()).is_pending());
+        for waiter in &mut waiting {
+            assert!(futures::poll!(waiter.as_mut()).is_pending());
         }
         let refused = queues.wait(resource("a"), caller(2)).now_or_never().expect("at once").err().unwrap();
         let text = "too many writers of this resource at once: 512 other requests wait to write it; try again later";

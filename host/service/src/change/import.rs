@@ -41,8 +41,8 @@ impl Changes {
     /// Those of [`crate::ResourceService::import`].
     pub(crate) async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
         let registry = self.core.types();
-        let of = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
-        let kind = registry.resolve(&of)?.clone();
+        let resource_type = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
+        let kind = registry.resolve(&resource_type)?.clone();
         kind.check_plugin_present()?;
         let importer = kind.owner.plugin().filter(|_| kind.hooks.import).and_then(Reconciler::new);
         let importer = importer.ok_or_else(|| {
@@ -63,7 +63,7 @@ impl Changes {
         caller.fill(kind.scope, &mut tenancy);
 
         let mut hooks = RequestHooks::new(kind.clone(), caller);
-        let id = pb::Id { r#type: Some(of.clone()), tenancy: Some(tenancy.clone()), ..pb::Id::default() };
+        let id = pb::Id { r#type: Some(resource_type.clone()), tenancy: Some(tenancy.clone()), ..pb::Id::default() };
         match request.name.is_empty() {
             true => hooks.authorize_list(&tenancy).await?,
             false => {
@@ -74,7 +74,8 @@ impl Changes {
         }
         hooks.release();
         let importer = importer.for_caller(caller.number());
-        let reply = importer.import(of, tenancy, request.external_id, Arc::new(ImportHost), &Cancel::new()).await?;
+        let reply =
+            importer.import(resource_type, tenancy, request.external_id, Arc::new(ImportHost), &Cancel::new()).await?;
         let mut result = ImportResult::read(&kind, caller, "import", reply)?;
         let name = match request.name.is_empty() {
             true => found_name(&kind, caller, &result)?,

@@ -135,7 +135,7 @@ fn fixed_by_host(kind: &ResourceType, resource: &mut pb::Resource, stored: &pb::
     }
     let owner = (resource.owner != stored.owner).then(|| FieldPath(vec![PathStep::Field("owner".into())]));
     let of_one_version = stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t));
-    let bytes = |of: &pb::Resource| of.data.as_ref().map(|data| data.value.clone()).unwrap_or_default();
+    let bytes = |resource: &pb::Resource| resource.data.as_ref().map(|data| data.value.clone()).unwrap_or_default();
     let changed = match of_one_version {
         true => kind.schema.changed_immutable(&bytes(stored), &bytes(resource)),
         false => Vec::new(),
@@ -145,9 +145,9 @@ fn fixed_by_host(kind: &ResourceType, resource: &mut pb::Resource, stored: &pb::
 
 /// Whether a write would change only the values that every write renews.
 fn is_same(stored: &pb::Resource, resource: &pb::Resource) -> bool {
-    let of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
+    let type_of = |resource: &pb::Resource| resource.id.as_ref().and_then(|id| id.r#type.clone());
     stored.data == resource.data
         && stored.metadata == resource.metadata
         && resource_meta::is_same_client_part(stored.meta.as_deref(), resource.meta.as_deref())
-        && of(stored) == of(resource)
+        && type_of(stored) == type_of(resource)
 }

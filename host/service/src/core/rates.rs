@@ -97,12 +97,12 @@ impl Counts {
         }
     }
 
-    fn refuse(&self, of: &'static str, which: usize, wait: Duration) -> Error {
-        metrics::counter!("mortise_rate_limited_total", "category" => self.name, "scope" => of).increment(1);
+    fn refuse(&self, kind: &'static str, which: usize, wait: Duration) -> Error {
+        metrics::counter!("mortise_rate_limited_total", "category" => self.name, "scope" => kind).increment(1);
         let (setting, rate) = (self.settings.get(which).copied().unwrap_or_default(), self.rates.get(which));
         let rate = rate.map_or(0, |rate| rate.get());
         let text = format!(
-            "rate limit exceeded, try again in {wait:?}: more than {rate} {}s a second of {of} (limit {setting})",
+            "rate limit exceeded, try again in {wait:?}: more than {rate} {}s a second of {kind} (limit {setting})",
             self.name
         );
         Error { retry_after: Some(wait), ..Error::new(Code::ResourceExhausted, text) }

@@ -167,8 +167,8 @@ impl<'p> ReferenceGraph<'p> {
             referrers: Vec::new(),
             place: None,
         };
-        let (at, held, known) = (HashMap::new(), BTreeSet::new(), HashMap::new());
-        Self { plan, purpose, at, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
+        let (positions, held, known) = (HashMap::new(), BTreeSet::new(), HashMap::new());
+        Self { plan, purpose, at: positions, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
     }
 
     /// Adds a resource to be deleted, unless it is already there.
@@ -295,8 +295,8 @@ impl<'p> ReferenceGraph<'p> {
                 }
             }
         }
-        let at = &self.at;
-        self.plan.blocks.retain(|link| !at.contains_key(&ResourceKey::from(link.referrer.id())));
+        let positions = &self.at;
+        self.plan.blocks.retain(|link| !positions.contains_key(&ResourceKey::from(link.referrer.id())));
         for (key, target) in self.unset {
             let Some(referrer) = self.known.get(&key).cloned() else { continue };
             let goes = |key: &ResourceKey| self.at.get(key).and_then(|index| self.plan.deletions.get(*index));

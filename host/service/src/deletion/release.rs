@@ -129,7 +129,10 @@ impl Deletions {
             if self.references.holds(&registry, owner, &key, dependent).await? {
                 continue;
             }
-            let known = stored.references.iter().find(|one| one.field.is_empty() && ResourceKey::from(*one) == key);
+            let known = stored
+                .references
+                .iter()
+                .find(|reference| reference.field.is_empty() && ResourceKey::from(*reference) == key);
             let mut since = known.and_then(|record| record.since).unwrap_or_default();
             since.seconds =
                 since.seconds.saturating_add(i64::try_from(self.core.options.owner_grace.as_secs()).unwrap_or(0));
@@ -201,7 +204,7 @@ impl Deletions {
             let released = stream::iter(page)
                 .map(|dependent| async move { self.release_unless_back(&dependent, owner, gone).await })
                 .buffer_unordered(GROUP_COMMIT_CHANGES)
-                .fold(Ok(()), async |so_far: Result<(), RemovalError>, one| so_far.and(one))
+                .fold(Ok(()), async |so_far: Result<(), RemovalError>, result| so_far.and(result))
                 .await;
             // A failed dependent does not keep the others.
             outcome = outcome.and(released);
@@ -274,7 +277,7 @@ impl Deletions {
                 let worked = stream::iter(others)
                     .map(|referrer| async move { self.work_off_one(registry, key, referrer, on_delete).await })
                     .buffer_unordered(GROUP_COMMIT_CHANGES)
-                    .fold(Ok(()), async |so_far: Result<(), RemovalError>, one| so_far.and(one))
+                    .fold(Ok(()), async |so_far: Result<(), RemovalError>, result| so_far.and(result))
                     .await;
                 outcome = outcome.and(worked);
             }
@@ -306,7 +309,9 @@ impl Deletions {
         let mut attempts = 0;
         loop {
             let Some(stored) = key.stored(&self.core).await? else { return Ok(()) };
-            let refers = |one: &ReferenceRecord| one.on_delete() == on_delete && ResourceKey::from(one) == *target;
+            let refers = |reference: &ReferenceRecord| {
+                reference.on_delete() == on_delete && ResourceKey::from(reference) == *target
+            };
             if !stored.references()?.iter().any(refers) {
                 return Ok(());
             }

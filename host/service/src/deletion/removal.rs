@@ -107,8 +107,9 @@ impl Deletions {
 
     /// Whether the deletion of a resource needs a plan, since others may refer to it.
     pub(crate) fn is_planned(&self, registry: &Registry, stored: &pb::Resource) -> bool {
-        let of = stored.id.as_ref().and_then(|id| id.r#type.as_ref());
-        of.is_some_and(|of| registry.is_referenced(&of.group, &of.kind)) || deletion_rules::is_protected(stored)
+        let resource_type = stored.id.as_ref().and_then(|id| id.r#type.as_ref());
+        resource_type.is_some_and(|resource_type| registry.is_referenced(&resource_type.group, &resource_type.kind))
+            || deletion_rules::is_protected(stored)
     }
 
     /// Calls [`Deletions::delete_unchecked`] for every id, also after a failure.

@@ -43,10 +43,10 @@ impl<'s> ShownPlan<'s> {
 
     async fn show(&mut self, plan: DeletionPlan) -> Result<(), Error> {
         let DeletionPlan { deletions, unset, blocks, protected, later, .. } = plan;
-        for one in &deletions {
-            let action = if one.action == PlannedAction::Remove { Action::Delete } else { Action::Mark };
-            let (because, field) = one.because.clone().unzip();
-            self.step(action, &one.stored, because, field.unwrap_or_default()).await?;
+        for deletion in &deletions {
+            let action = if deletion.action == PlannedAction::Remove { Action::Delete } else { Action::Mark };
+            let (because, field) = deletion.because.clone().unzip();
+            self.step(action, &deletion.stored, because, field.unwrap_or_default()).await?;
         }
         for (referrer, targets) in unset.values() {
             for target in targets {
@@ -54,19 +54,20 @@ impl<'s> ShownPlan<'s> {
                 self.step(Action::Unset, referrer, Some(target.clone()), field).await?;
             }
         }
-        for one in &protected {
-            self.step(Action::Block, one, None, String::new()).await?;
+        for resource in &protected {
+            self.step(Action::Block, resource, None, String::new()).await?;
         }
-        for one in &blocks {
-            self.step(Action::Block, &one.referrer, Some(one.target.clone()), one.field.clone()).await?;
+        for block in &blocks {
+            self.step(Action::Block, &block.referrer, Some(block.target.clone()), block.field.clone()).await?;
         }
-        for one in &later {
-            let action = if one.on_delete == OnDelete::AsyncUnset { Action::UnsetLater } else { Action::DeleteLater };
-            self.step(action, &one.referrer, Some(one.target.clone()), one.field.clone()).await?;
+        for later_key in &later {
+            let action =
+                if later_key.on_delete == OnDelete::AsyncUnset { Action::UnsetLater } else { Action::DeleteLater };
+            self.step(action, &later_key.referrer, Some(later_key.target.clone()), later_key.field.clone()).await?;
         }
-        for one in &deletions {
-            let key = ResourceKey::from(one.stored.id());
-            let id = one.stored.decode_id()?.unwrap_or_default();
+        for deletion in &deletions {
+            let key = ResourceKey::from(deletion.stored.id());
+            let id = deletion.stored.decode_id()?.unwrap_or_default();
             let owned = self.core.backend.scan_owned(&id).await.map_err(|e| follow_fault(&e))?;
             self.steps(Action::DeleteLater, owned, &key).await?;
             let dependents = self.core.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await;
@@ -75,15 +76,15 @@ impl<'s> ShownPlan<'s> {
         Ok(())
     }
 
-    async fn steps(&mut self, action: Action, mut of: Box<dyn Cursor>, because: &ResourceKey) -> Result<(), Error> {
-        while let Some(page) = of.next().await.map_err(|e| follow_fault(&e))? {
-            for one in page {
+    async fn steps(&mut self, action: Action, mut cursor: Box<dyn Cursor>, because: &ResourceKey) -> Result<(), Error> {
+        while let Some(page) = cursor.next().await.map_err(|e| follow_fault(&e))? {
+            for key in page {
                 self.looked_at += 1;
                 if self.looked_at > MAX_READ_RESOURCES {
                     self.answer.is_cut = true;
                     return Ok(());
                 }
-                self.step(action, &one, Some(because.clone()), String::new()).await?;
+                self.step(action, &key, Some(because.clone()), String::new()).await?;
             }
         }
         Ok(())

@@ -13,7 +13,7 @@
 //! may show too much or too little.
 
 use mortise_resource::{EncodedResource, Error, IdRef, pb};
-use mortise_store::{Place, Query, StoreError, Watch, WatchEvent};
+use mortise_store::{ListKey, Query, StoreError, Watch, WatchEvent};
 
 use super::{
     open_watch::OpenWatch,
@@ -34,7 +34,7 @@ pub struct Events {
 /// The progress of a watch.
 enum WatchState {
     /// Waits for a place; begins behind this resource.
-    Queued(Query, Option<Place>),
+    Queued(Query, Option<ListKey>),
     Snapshot {
         watch: Box<dyn Watch>,
         /// Resources read so far.
@@ -47,7 +47,7 @@ enum WatchState {
 
 impl Events {
     /// Begins a watch behind a place. The store is asked at the first wait for an event.
-    pub(crate) fn new(lists: &Lists, query: Query, after: Option<Place>, open: OpenWatch) -> Self {
+    pub(crate) fn new(lists: &Lists, query: Query, after: Option<ListKey>, open: OpenWatch) -> Self {
         Self { lists: lists.clone(), state: WatchState::Queued(query, after), open }
     }
 }

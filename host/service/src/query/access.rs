@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use mortise_query::{Fact, Subject};
 use mortise_resource::{EncodedResource, data::query_plan::Access, pb, tenancy};
-use mortise_store::{Backend, Consistency, Cursor, Place, Query, ScanPart, StoreError};
+use mortise_store::{Backend, Consistency, Cursor, ListKey, Query, ScanPart, StoreError};
 
 use crate::core::durations::INDEX_BUILD_WAIT;
 
@@ -56,9 +56,9 @@ struct FieldSource {
     lookup: Lookup,
     resource_type: pb::Type,
     /// Found places, not yet read.
-    found: std::vec::IntoIter<Place>,
-    /// Place behind which the next look-up begins.
-    next: Option<Place>,
+    found: std::vec::IntoIter<ListKey>,
+    /// ListKey behind which the next look-up begins.
+    next: Option<ListKey>,
 }
 
 /// Chooses the access path of a search.
@@ -105,12 +105,12 @@ pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool)
     Ok(Candidates { access: Access::NameRange, keys, in_order: true, first: None, source })
 }
 
-fn by_names(query: &Query, resource_type: &pb::Type, names: &BTreeSet<String>, after: Option<&Place>) -> Candidates {
+fn by_names(query: &Query, resource_type: &pb::Type, names: &BTreeSet<String>, after: Option<&ListKey>) -> Candidates {
     let pb::Tenancy { partition, namespace } = &query.tenancy;
-    let place =
-        |name: &String| Place { partition: partition.clone(), namespace: namespace.clone(), name: name.clone() };
+    let list_key =
+        |name: &String| ListKey { partition: partition.clone(), namespace: namespace.clone(), name: name.clone() };
     let mut names: Vec<_> = names.iter().filter(|name| name.starts_with(&query.name_prefix)).cloned().collect();
-    names.retain(|name| after.is_none_or(|after| place(name) > *after));
+    names.retain(|name| after.is_none_or(|after| list_key(name) > *after));
     names.sort();
     names.dedup();
     let id = |name: &String| pb::Id {
@@ -129,7 +129,7 @@ async fn by_label(
     query: &Query,
     label: &str,
     fact: &Fact,
-    after: Option<Place>,
+    after: Option<ListKey>,
 ) -> Result<Candidates, StoreError> {
     let part = |value: &String| ScanPart { label: Some((label.to_owned(), value.clone())), after: after.clone() };
     let mut parts = fact.values.iter().map(part).collect::<Vec<_>>().into_iter();
@@ -160,7 +160,7 @@ async fn by_field(
     queries: &Queries,
     search: &Search,
     fields: Vec<(usize, &str, &Fact)>,
-    after: Option<&Place>,
+    after: Option<&ListKey>,
     is_patient: bool,
 ) -> Option<(usize, Candidates)> {
     if fields.is_empty() {
@@ -211,7 +211,7 @@ impl FieldSource {
             (self.found, self.next) = (found.places.into_iter(), found.next);
         }
         let resource_type = &self.resource_type;
-        let id = |Place { partition, namespace, name }| pb::Id {
+        let id = |ListKey { partition, namespace, name }| pb::Id {
             r#type: Some(resource_type.clone()),
             tenancy: Some(pb::Tenancy { partition, namespace }),
             name,
@@ -224,7 +224,7 @@ impl FieldSource {
 /// The reason why the next page is missing.
 enum FieldPageError {
     /// The index is gone; everything up to this place was found.
-    Index(Place),
+    Index(ListKey),
     Store(StoreError),
 }
 

@@ -7,7 +7,7 @@ use mortise_query::{
     page_size,
 };
 use mortise_resource::{Code, Error, Scope, data::SearchRequest, goten::View, pb, resource_meta};
-use mortise_store::{Place, Query, TypeKey};
+use mortise_store::{ListKey, Query, TypeKey};
 use prost::Message as _;
 
 use crate::{
@@ -99,7 +99,7 @@ impl Search {
 
     /// Returns the place behind which the page begins; `None` unless the search has the order of lists and counts
     /// nothing.
-    pub(crate) fn after(&self) -> Option<Place> {
+    pub(crate) fn after(&self) -> Option<ListKey> {
         let token = self.token.as_ref().filter(|token| {
             self.is_by_name()
                 && !self.counts
@@ -107,7 +107,7 @@ impl Search {
                 && !token.is_inclusive
         })?;
         let [partition, namespace, name] = token.boundary.place()?;
-        Some(Place { partition: partition.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() })
+        Some(ListKey { partition: partition.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
     /// Whether a resource matches.

@@ -98,15 +98,19 @@ impl References {
 
     async fn checked_references(
         &self,
-        of: WriteContext<'_>,
+        context: WriteContext<'_>,
         records: Vec<ReferenceRecord>,
     ) -> Result<WrittenReferences, Error> {
         let mut written = WrittenReferences { records, ..WrittenReferences::default() };
-        let own = of.resource.id.as_ref().map(ResourceKey::from);
+        let own = context.resource.id.as_ref().map(ResourceKey::from);
         // Read from the data, since the resource may have been stored before its type declared the references.
-        let known = of.stored.map(|stored| data_records(of.registry, of.kind, stored, Strictness::Lenient));
+        let known =
+            context.stored.map(|stored| data_records(context.registry, context.kind, stored, Strictness::Lenient));
         let known = known.transpose()?.unwrap_or_default();
-        let known: HashSet<_> = known.iter().map(|one| (&*one.field, one.on_delete, ResourceKey::from(one))).collect();
+        let known: HashSet<_> = known
+            .iter()
+            .map(|reference| (&*reference.field, reference.on_delete, ResourceKey::from(reference)))
+            .collect();
         let mut looked_at = BTreeSet::new();
         for record in &written.records {
             let target = ResourceKey::from(record);
@@ -115,13 +119,13 @@ impl References {
                 OnDelete::Unspecified | OnDelete::AllowDangling => {}
                 _ if is_known || own.as_ref() == Some(&target) || !looked_at.insert(target.clone()) => {}
                 _ => {
-                    self.check_target(of.registry, of.caller, &record.field, &target).await?;
+                    self.check_target(context.registry, context.caller, &record.field, &target).await?;
                     let id = target.expected();
                     written.expect.push(Expectation { id, generation: None, is_unmarked: true });
                 }
             }
         }
-        written.work = self.work_left(of, &written.records).await?;
+        written.work = self.work_left(context, &written.records).await?;
         Ok(written)
     }
 
@@ -145,22 +149,22 @@ impl References {
     }
 
     /// Finds owner references that may be invalid, now or because of this write.
-    async fn work_left(&self, of: WriteContext<'_>, records: &[ReferenceRecord]) -> Result<Vec<Mutation>, Error> {
+    async fn work_left(&self, context: WriteContext<'_>, records: &[ReferenceRecord]) -> Result<Vec<Mutation>, Error> {
         let failed = |e| store_fault("failed to read an owner", &e);
         let mut work = Vec::new();
-        let id = of.resource.id.clone().unwrap_or_default();
+        let id = context.resource.id.clone().unwrap_or_default();
         let own = ResourceKey::from(&id);
-        let before = of.stored.and_then(|stored| stored.meta.as_deref());
+        let before = context.stored.and_then(|stored| stored.meta.as_deref());
         let before = before.map(|meta| meta.owner_references.as_slice()).unwrap_or_default();
         let mut is_doubtful = false;
-        for owner in of.resource.meta.iter().flat_map(|meta| &meta.owner_references) {
+        for owner in context.resource.meta.iter().flat_map(|meta| &meta.owner_references) {
             if is_doubtful || before.contains(owner) {
                 continue;
             }
-            let key = owner_of(of.registry, owner, tenancy_of(&id));
+            let key = owner_of(context.registry, owner, tenancy_of(&id));
             // The owner may stop referring to it at this very moment.
             is_doubtful = owner.requires_owner_reference
-                || !self.holds(of.registry, owner, &key, &own).await.map_err(|e| match e {
+                || !self.holds(context.registry, owner, &key, &own).await.map_err(|e| match e {
                     ReferenceError::Store(e) => failed(e),
                     ReferenceError::Records(error) => error,
                 })?;
@@ -169,8 +173,10 @@ impl References {
             work.push(check_of(&id, self.core.options.owner_grace));
         }
         // A target that is no longer referred to may have required the reference.
-        let kept: HashSet<_> = records.iter().filter(|one| !one.field.is_empty()).map(ResourceKey::from).collect();
-        let before = of.stored.iter().flat_map(|stored| &stored.references).filter(|one| !one.field.is_empty());
+        let kept: HashSet<_> =
+            records.iter().filter(|reference| !reference.field.is_empty()).map(ResourceKey::from).collect();
+        let before =
+            context.stored.iter().flat_map(|stored| &stored.references).filter(|reference| !reference.field.is_empty());
         let dropped: BTreeSet<_> = before.map(ResourceKey::from).filter(|target| !kept.contains(target)).collect();
         for target in dropped {
             let Some(dependent) = target.stored(&self.core).await.map_err(failed)? else { continue };

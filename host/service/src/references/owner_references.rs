@@ -15,21 +15,24 @@ impl References {
         dependent: &ResourceKey,
     ) -> Result<bool, ReferenceError> {
         let Some(stored) = owner.stored(&self.core).await? else { return Ok(false) };
-        let of = |version: &str| pb::Type {
+        let artist = |version: &str| pb::Type {
             group: owner.group.clone(),
             group_version: version.to_owned(),
             kind: owner.kind.clone(),
         };
-        if !reference.version.is_empty() && registry.get(&of(&reference.version)).is_none() {
+        if !reference.version.is_empty() && registry.get(&artist(&reference.version)).is_none() {
             return Ok(false);
         }
         if !reference.requires_owner_reference {
             return Ok(true);
         }
-        if let Some(kind) = registry.get(&of(stored.id().group_version)) {
+        if let Some(kind) = registry.get(&artist(stored.id().group_version)) {
             self.passes.ensure(kind).await.map_err(ReferenceError::Records)?;
         }
         let Some(stored) = owner.stored(&self.core).await? else { return Ok(false) };
-        Ok(stored.references()?.iter().any(|one| !one.field.is_empty() && ResourceKey::from(one) == *dependent))
+        Ok(stored
+            .references()?
+            .iter()
+            .any(|reference| !reference.field.is_empty() && ResourceKey::from(reference) == *dependent))
     }
 }

@@ -37,15 +37,15 @@ pub(crate) fn target_of(
 pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: &pb::Tenancy) -> ResourceKey {
     let OwnerReference { kind, name, .. } = reference;
     let full: Option<Gvk> = kind.parse().ok();
-    let of = kind.split_once('/').or(full.as_ref().map(|full| (full.group.as_str(), full.kind.as_str())));
+    let names = kind.split_once('/').or(full.as_ref().map(|full| (full.group.as_str(), full.kind.as_str())));
     let (given, last) = match name.split('/').collect::<Vec<_>>().as_slice() {
         [namespace, name] => (("", *namespace), *name),
         [partition, namespace, name] => ((*partition, *namespace), *name),
         _ => (("", ""), name.as_str()),
     };
-    let found = of.and_then(|of| target_key(registry, of, given, last, holder).ok());
+    let found = names.and_then(|names| target_key(registry, names, given, last, holder).ok());
     found.unwrap_or_else(|| {
-        let (group, kind) = of.unwrap_or((kind, ""));
+        let (group, kind) = names.unwrap_or((kind, ""));
         let [group, kind, name] = [group, kind, name].map(str::to_owned);
         ResourceKey { group, kind, partition: String::new(), namespace: String::new(), name }
     })

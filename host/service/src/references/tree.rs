@@ -170,7 +170,9 @@ pub(crate) fn field_of(
     on_delete: OnDelete,
 ) -> Result<String, EncodingError> {
     let records = referrer.references()?;
-    let record = records.into_iter().find(|one| one.on_delete() == on_delete && ResourceKey::from(one) == *target);
+    let record = records
+        .into_iter()
+        .find(|reference| reference.on_delete() == on_delete && ResourceKey::from(reference) == *target);
     Ok(record.map(|record| record.field).unwrap_or_default())
 }
 

@@ -157,14 +157,14 @@ impl Replicas {
     ) -> Result<ApplySummary, StoreError> {
         let mut sum = ApplySummary::default();
         for change in changes {
-            let one = std::slice::from_ref(change);
+            let single = std::slice::from_ref(change);
             let mut options = ApplyOptions { is_snapshot, stores_progress: false, not_stored: None };
-            let mut outcome = self.try_apply(progress, one, &options, made).await;
+            let mut outcome = self.try_apply(progress, single, &options, made).await;
             if let Err(e) = &outcome
                 && is_of_one(e)
             {
                 options.not_stored = Some(e.to_string());
-                outcome = self.try_apply(progress, one, &options, made).await;
+                outcome = self.try_apply(progress, single, &options, made).await;
             }
             sum = sum.plus(outcome?);
         }
@@ -200,10 +200,10 @@ impl Replicas {
                 next.deferred.remove(&id);
                 let decision = self.decide(&registry, next.peer(), &id, change, options).await?;
                 mutations.extend(decision.mutations);
-                for one in decision.expect {
-                    let ExpectedId { type_key, partition, namespace, name, .. } = &one.id;
+                for expected in decision.expect {
+                    let ExpectedId { type_key, partition, namespace, name, .. } = &expected.id;
                     let key = (type_key.kind.clone(), partition.clone(), namespace.clone(), name.clone());
-                    expect.insert(key, one);
+                    expect.insert(key, expected);
                 }
                 if let Some(change) = decision.change {
                     let is_removal = change.after.is_empty();

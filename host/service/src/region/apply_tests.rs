@@ -48,7 +48,7 @@ impl Server {
 
     async fn set_policy(&self, enabled: &[&str], control: &str) {
         let policy = MultiRegionPolicy {
-            enabled_regions: enabled.iter().map(|&one| one.to_owned()).collect(),
+            enabled_regions: enabled.iter().map(|&region| region.to_owned()).collect(),
             default_control_region: control.into(),
             criteria_for_disabled_sync: Vec::new(),
         };
@@ -141,23 +141,23 @@ async fn a_peer_that_sends_other_types_is_refused() {
 #[tokio::test]
 async fn the_policy_of_this_region_decides_what_comes_in() {
     let mut here = Server::with_policy(&["eu", "us"], "us").await;
-    let one = namespace("one", "eu", "1");
-    assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { deferred: 1, ..ApplySummary::default() });
+    let first = namespace("one", "eu", "1");
+    assert_eq!(here.apply(&[put(&first)]).await, ApplySummary { deferred: 1, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Policy]);
     here.set_policy(&["eu", "ap"], "eu").await;
-    here.apply(&[put(&one)]).await;
+    here.apply(&[put(&first)]).await;
     assert_eq!(here.reasons(), [HeldBackReason::Policy], "us is not enabled");
-    assert!(here.stored(&id_of(&one)).await.is_none());
+    assert!(here.stored(&id_of(&first)).await.is_none());
     here.set_policy(&["eu", "us", "ap"], "eu").await;
-    assert_eq!(here.apply(&[put(&one)]).await, ApplySummary { written: 1, ..ApplySummary::default() });
+    assert_eq!(here.apply(&[put(&first)]).await, ApplySummary { written: 1, ..ApplySummary::default() });
     assert!(here.reasons().is_empty());
     // Another peer cannot take it over, unless it is given to it.
     let mut theirs = here.service.replicas().progress("ap", &types::namespace().to_pb()).await.unwrap();
-    let taken = pb::Resource { id: one.id.clone(), ..namespace("one", "ap", "9") };
+    let taken = pb::Resource { id: first.id.clone(), ..namespace("one", "ap", "9") };
     for (control, from) in [("eu", "eu"), ("ap", "ap")] {
         here.set_policy(&["eu", "us", "ap"], control).await;
         here.service.replicas().apply(&mut theirs, &[put(&taken)], false).await.unwrap();
-        assert_eq!(replica_origin(&here.stored(&id_of(&one)).await.unwrap()), from);
+        assert_eq!(replica_origin(&here.stored(&id_of(&first)).await.unwrap()), from);
     }
 }
 
@@ -176,10 +176,10 @@ async fn a_deferred_incarnation_removes_the_one_before() {
 #[tokio::test]
 async fn replicas_of_a_marked_unit_are_deferred() {
     let mut here = Server::with_policy(&["eu", "us"], "eu").await;
-    let one = namespace("one", "eu", "1");
-    here.apply(&[put(&one)]).await;
+    let first = namespace("one", "eu", "1");
+    here.apply(&[put(&first)]).await;
     here.mark_partition().await;
-    here.apply(&[put(&one)]).await;
+    here.apply(&[put(&first)]).await;
     assert_eq!(here.reasons(), [HeldBackReason::Place], "it is here in this version, but not for long");
     let again = here.service.replicas().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!(again.deferred(), here.progress.deferred(), "so it is stored");
@@ -212,22 +212,22 @@ async fn a_quota_defers_replicas_and_not_the_progress() {
 #[tokio::test]
 async fn the_replication_into_a_marked_partition_restarts() {
     let mut here = Server::with_policy(&["eu", "us"], "eu").await;
-    let mut one = namespace("one", "eu", "1");
-    mortise_resource::meta::add_finalizer(&mut one.metadata, "theirs");
+    let mut first = namespace("one", "eu", "1");
+    mortise_resource::meta::add_finalizer(&mut first.metadata, "theirs");
     here.progress.resume_token = "token".into();
-    here.apply(&[put(&one)]).await;
+    here.apply(&[put(&first)]).await;
     let cleanup = tokio::spawn(TenancyCleanup::new(&here.service.deletions, here.service.replicas()).run());
     let progress = here.progress.clone();
     let service = here.service.clone();
     let restarted = tokio::spawn(async move { service.replicas().restarted(&progress).await });
     here.mark_partition().await;
     tokio::time::timeout(std::time::Duration::from_secs(10), restarted).await.unwrap().unwrap();
-    let error = here.service.replicas().apply(&mut here.progress, &[put(&one)], false).await.unwrap_err();
+    let error = here.service.replicas().apply(&mut here.progress, &[put(&first)], false).await.unwrap_err();
     assert_eq!(error.code, Code::Aborted);
     let stored = here.service.replicas().progress("eu", &types::namespace().to_pb()).await.unwrap();
     assert_eq!(stored.resume_token, "", "a snapshot follows");
     for _ in 0..200 {
-        if here.stored(&id_of(&one)).await.is_none() {
+        if here.stored(&id_of(&first)).await.is_none() {
             here.service.stop();
             return cleanup.await.unwrap();
         }

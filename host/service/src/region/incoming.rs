@@ -127,7 +127,7 @@ pub(super) fn check_policy(
 /// Whether regions, as `meta.syncing` has them, include one.
 #[must_use]
 pub fn may_be_in(regions: &[String], region: &str) -> bool {
-    regions.iter().any(|one| one == region || one == region_policy::ALL_REGIONS)
+    regions.iter().any(|enabled| enabled == region || enabled == region_policy::ALL_REGIONS)
 }
 
 /// Returns the type of a resource with a checked id, if the resource can be stored here.

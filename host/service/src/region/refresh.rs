@@ -121,7 +121,7 @@ impl Replicas {
                 let refreshed = stream::iter(page)
                     .map(|resource| self.refresh(&registry, resource))
                     .buffer_unordered(CONCURRENT_WRITES)
-                    .fold(Ok(0), async |sum, one| Ok::<_, StoreError>(sum? + usize::from(one?)));
+                    .fold(Ok(0), async |sum, refreshed| Ok::<_, StoreError>(sum? + usize::from(refreshed?)));
                 written += refreshed.await?;
                 tokio::time::sleep(page_begun.elapsed().min(MAX_REFRESH_WAIT)).await;
             }

@@ -77,8 +77,8 @@ impl Registry {
     }
 
     fn insert(&mut self, added: ResourceType) {
-        let at = self.types.partition_point(|t| t.gvk < added.gvk);
-        self.types.insert(at, Arc::new(added));
+        let index = self.types.partition_point(|t| t.gvk < added.gvk);
+        self.types.insert(index, Arc::new(added));
     }
 
     /// Returns the type of that name, if it is registered.
@@ -109,13 +109,16 @@ impl Registry {
     /// Returns the scope of a kind, the same in all of its versions.
     #[must_use]
     pub fn scope_of(&self, group: &str, kind: &str) -> Option<Scope> {
-        self.types.iter().find(|of| of.gvk.group == group && of.gvk.kind == kind).map(|of| of.scope)
+        self.types
+            .iter()
+            .find(|registered| registered.gvk.group == group && registered.gvk.kind == kind)
+            .map(|registered| registered.scope)
     }
 
     /// Returns the types whose resources may refer to a kind.
     pub fn referring_to(&self, group: &str, kind: &str) -> impl Iterator<Item = &Arc<ResourceType>> {
         let refers = move |target: &Gvk| target.group == group && target.kind == kind;
-        self.types.iter().filter(move |of| of.references.targets().any(refers))
+        self.types.iter().filter(move |registered| registered.references.targets().any(refers))
     }
 
     /// Whether a field of some type may refer to a kind.

@@ -21,14 +21,14 @@ impl ResourceService {
         let registry = self.core.types();
         let mut plugins: Vec<_> = registry.plugins().iter().collect();
         plugins.sort_by_key(|plugin| plugin.name().to_owned());
-        let of = |plugin: &&std::sync::Arc<mortise_plugin_host::Plugin>| {
+        let has_function = |plugin: &&std::sync::Arc<mortise_plugin_host::Plugin>| {
             let name = plugin.name().to_owned();
             let functions = plugin.manifest().functions.values().map(|decl| decl.wire().clone());
             functions
                 .map(|function| FunctionInfo { plugin: name.clone(), function: Some(function) })
                 .collect::<Vec<_>>()
         };
-        plugins.iter().flat_map(of).collect()
+        plugins.iter().flat_map(has_function).collect()
     }
 
     /// Calls a function of a plugin. Counts as a read.

@@ -1,7 +1,7 @@
 //! WatchList: a snapshot, its end, then every change, in commit order ([`Events`]).
 
 use mortise_resource::{Error, pb};
-use mortise_store::{Place, Query, TypeKey};
+use mortise_store::{ListKey, Query, TypeKey};
 
 use crate::{
     call::{Call, Caller, Method},
@@ -40,12 +40,12 @@ impl ResourceService {
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
         let scope = WatchScope::Many(kind.gvk.clone(), asked);
         let open = OpenWatch::new(&self.lists, caller, "WatchList", scope, permission)?;
-        Ok(Events::new(&self.lists, query, request.after.map(place), open))
+        Ok(Events::new(&self.lists, query, request.after.map(list_key), open))
     }
 }
 
-/// Returns the place of a resource in the order of lists.
-fn place(id: pb::Id) -> Place {
+/// Returns the position of a resource in the order of lists.
+fn list_key(id: pb::Id) -> ListKey {
     let pb::Tenancy { partition, namespace } = id.tenancy.unwrap_or_default();
-    Place { partition, namespace, name: id.name }
+    ListKey { partition, namespace, name: id.name }
 }

@@ -35,11 +35,11 @@ use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, Store
 const STATUS_NOT_WRITABLE: &str = "resource.status can only be set using the WriteStatus endpoint";
 
 /// Further attempts of a write whose place, owner or references change between look-up and commit.
-const MAX_LOOKS: u32 = 16;
+const MAX_LOOKUP_ROUNDS: u32 = 16;
 
 /// A received write, with its caller and its type.
 #[derive(Clone, Copy)]
-struct Sent<'w> {
+struct ReceivedWrite<'w> {
     caller: &'w Caller,
     registry: &'w Registry,
     kind: &'w Arc<ResourceType>,
@@ -113,16 +113,16 @@ impl ResourceService {
         let (incoming, kind) = admit::shape(caller, registry, request.resource)?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
-        let mut looks = 0;
+        let mut rounds = 0;
         let id = incoming.id.clone().unwrap_or_default();
         let mut retry = match mode.creates {
             true => Retry::once(),
             false => Retry::new(&self.writers, caller, &id, &incoming.version),
         };
         loop {
-            let sent = Sent { caller, registry, kind: &kind, resource: &incoming, retry: &retry };
+            let write = ReceivedWrite { caller, registry, kind: &kind, resource: &incoming, retry: &retry };
             // Boxed: a future of several KB would be moved with every future that holds it.
-            match Box::pin(self.attempt(sent, &mut hooks, mode, &mut admitted)).await {
+            match Box::pin(self.attempt(write, &mut hooks, mode, &mut admitted)).await {
                 Ok(written) => {
                     self.access_updates.settle(&kind).await?;
                     return Ok(written);
@@ -134,7 +134,7 @@ impl ResourceService {
                     hooks.release();
                     retry.after(failure).await?;
                 }
-                Err(AttemptError::StaleExpectation) if looks < MAX_LOOKS => looks += 1,
+                Err(AttemptError::StaleExpectation) if rounds < MAX_LOOKUP_ROUNDS => rounds += 1,
                 Err(AttemptError::StaleExpectation) => {
                     return Err(Error::new(Code::Aborted, "its owner or place keeps changing; try again"));
                 }
@@ -144,12 +144,12 @@ impl ResourceService {
 
     async fn attempt(
         &self,
-        sent: Sent<'_>,
+        write: ReceivedWrite<'_>,
         hooks: &mut RequestHooks,
         mode: WriteMode,
         admitted: &mut Option<AdmittedResource>,
     ) -> Result<Written, AttemptError> {
-        let Sent { registry, kind, resource: incoming, .. } = sent;
+        let ReceivedWrite { registry, kind, resource: incoming, .. } = write;
         let id = incoming.id.clone().unwrap_or_default();
         let stored = match self.core.backend.read(Consistency::Eventual, &id).await {
             Ok(stored) => Some(stored),
@@ -194,19 +194,19 @@ impl ResourceService {
                 (known.resource.clone(), admit::tenancy_units(&self.core, kind, &known.resource).await?)
             }
         };
-        if sent.retry.must_queue() {
+        if write.retry.must_queue() {
             return Err(AttemptError::Failed(Failure::Conflict(cas_failure())));
         }
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
         let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
         let stored = match stored {
-            None => self.create(sent, resource, units).await?,
+            None => self.create(write, resource, units).await?,
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
                 match is_unchanged && !region::computes_other(&self.core, kind, &stored, units.policy.as_deref()) {
                     true => EncodedResource::encode(&stored).map_err(Error::from)?,
-                    false => self.replace(sent, resource, stored, units).await?,
+                    false => self.replace(write, resource, stored, units).await?,
                 }
             }
         };
@@ -215,11 +215,11 @@ impl ResourceService {
 
     async fn create(
         &self,
-        sent: Sent<'_>,
+        write: ReceivedWrite<'_>,
         mut resource: pb::Resource,
         units: TenancyUnits,
     ) -> Result<EncodedResource, AttemptError> {
-        let Sent { caller, registry, kind, resource: incoming, .. } = sent;
+        let ReceivedWrite { caller, registry, kind, resource: incoming, .. } = write;
         let mut id = resource.id.clone().unwrap_or_default();
         id.uid = ids::ulid();
         if !resource.status.is_empty() {
@@ -262,12 +262,12 @@ impl ResourceService {
 
     async fn replace(
         &self,
-        sent: Sent<'_>,
+        write: ReceivedWrite<'_>,
         mut resource: pb::Resource,
         stored: pb::Resource,
         units: TenancyUnits,
     ) -> Result<EncodedResource, AttemptError> {
-        let Sent { caller, registry, kind, resource: incoming, .. } = sent;
+        let ReceivedWrite { caller, registry, kind, resource: incoming, .. } = write;
         region::check_owner(&self.core, &stored)?;
         // A marked resource gets no defaults: new defaults would count as changes, which are refused, and the resource
         // could never be removed.
@@ -376,7 +376,7 @@ impl ResourceService {
 
 /// Whether a resource after its hooks equals the stored one, except for the server's fields.
 fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::Resource) -> bool {
-    let gvk = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
+    let gvk = |resource: &pb::Resource| resource.id.as_ref().and_then(|id| id.r#type.clone());
     resource.data == stored.data
         && with_reserved_metadata(incoming, stored, &resource.metadata) == stored.metadata
         && resource_meta::is_same_client_part(resource.meta.as_deref(), stored.meta.as_deref())

@@ -249,8 +249,8 @@ impl RequestHooks {
     pub(crate) async fn authorize_list(&mut self, within: &pb::Tenancy) -> Result<(), Error> {
         let mut filled = within.clone();
         self.kind.scope.fill_query(&mut filled);
-        let of = Some(self.kind.gvk.to_pb());
-        let place = pb::Id { r#type: of, tenancy: Some(filled), ..pb::Id::default() };
+        let resource_type = Some(self.kind.gvk.to_pb());
+        let place = pb::Id { r#type: resource_type, tenancy: Some(filled), ..pb::Id::default() };
         self.apply_rules(Verb::List, IdRef::from(&place), None)?;
         if self.is_own {
             return Ok(());
@@ -440,11 +440,15 @@ mod tests {
         assert_eq!(may(&none, "operator:read", "").await, [true, true, false, true]);
         assert_eq!(may(&none, "operator:write", "").await, [false, false, true, false]);
 
-        let one = |on: &str| {
+        let described = |on: &str| {
             let wire = mortise_resource::manifest::Permission { permission: "key:x".into(), on: on.into() };
             Some(mortise_plugin_host::Permission::read(&wire).unwrap())
         };
-        let all = Permissions { read: one("r/{name}"), write: one("w/{partition}/{name}"), list: one("l/{kind}") };
+        let all = Permissions {
+            read: described("r/{name}"),
+            write: described("w/{partition}/{name}"),
+            list: described("l/{kind}"),
+        };
         assert_eq!(may(&all, "key:x", "r/n").await, [true, true, false, false]);
         assert_eq!(may(&all, "key:x", "w/p/n").await, [false, false, true, false]);
         assert_eq!(may(&all, "key:x", "l/Namespace").await, [false, false, false, true]);

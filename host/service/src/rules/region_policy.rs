@@ -46,12 +46,12 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), FieldFault> {
         let what = format!("{} regions; name 1 to {MAX_REGIONS}", enabled.len());
         return fault(within("enabled_regions"), what);
     }
-    for (at, region) in enabled.iter().enumerate() {
-        let field = within("enabled_regions").with(PathStep::index(at));
+    for (index, region) in enabled.iter().enumerate() {
+        let field = within("enabled_regions").with(PathStep::index(index));
         if !name::is_valid(region) {
             return fault(field, bad_name(region));
         }
-        if enabled.iter().take(at).any(|other| other == region) {
+        if enabled.iter().take(index).any(|other| other == region) {
             return fault(field, format!("{region:?} is named twice; name each region once"));
         }
     }
@@ -64,8 +64,8 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), FieldFault> {
         let what = format!("{} rules; a policy has at most {MAX_RULES}", rules.len());
         return fault(within("criteria_for_disabled_sync"), what);
     }
-    for (at, rule) in rules.iter().enumerate() {
-        let rule_path = within("criteria_for_disabled_sync").with(PathStep::index(at));
+    for (index, rule) in rules.iter().enumerate() {
+        let rule_path = within("criteria_for_disabled_sync").with(PathStep::index(index));
         let field = |name: &str| rule_path.clone().with(PathStep::Field(name.into()));
         for (name, region) in [("source_region", &rule.source_region), ("dest_region", &rule.dest_region)] {
             if !region.is_empty() && !name::is_valid(region) {
@@ -77,7 +77,7 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), FieldFault> {
         if !kind.is_empty() && (!is_kind || kind.len() > MAX_TYPE_NAME_BYTES) {
             return fault(field("resource_type_name"), format!("{kind:?} is not a type; write it as \"demo/Artist\""));
         }
-        if rules.iter().take(at).any(|other| other == rule) {
+        if rules.iter().take(index).any(|other| other == rule) {
             return fault(rule_path, "is a duplicate of another rule; remove one".into());
         }
     }
@@ -139,20 +139,20 @@ mod tests {
     fn regions_are_those_that_no_rule_forbids() {
         let rules = vec![rule("", "eu", "us"), rule("demo/Album", "", "ap"), rule("demo/Song", "", "")];
         let policy = policy(&["us", "eu", "ap"], "eu", rules);
-        let of = |syncing, kind: &str, owner: &str| regions(Some(&policy), syncing, kind, owner).join(",");
-        assert_eq!(of(RegionSyncing::Default, "demo/Artist", "eu"), "ap,eu");
-        assert_eq!(of(RegionSyncing::Default, "demo/Artist", "us"), "ap,eu,us");
-        assert_eq!(of(RegionSyncing::Default, "demo/Album", "us"), "eu,us");
-        assert_eq!(of(RegionSyncing::Default, "demo/Album", "ap"), "ap,eu,us", "the owner has it always");
-        assert_eq!(of(RegionSyncing::Default, "demo/Song", "us"), "us");
+        let allowed = |syncing, kind: &str, owner: &str| regions(Some(&policy), syncing, kind, owner).join(",");
+        assert_eq!(allowed(RegionSyncing::Default, "demo/Artist", "eu"), "ap,eu");
+        assert_eq!(allowed(RegionSyncing::Default, "demo/Artist", "us"), "ap,eu,us");
+        assert_eq!(allowed(RegionSyncing::Default, "demo/Album", "us"), "eu,us");
+        assert_eq!(allowed(RegionSyncing::Default, "demo/Album", "ap"), "ap,eu,us", "the owner has it always");
+        assert_eq!(allowed(RegionSyncing::Default, "demo/Song", "us"), "us");
         assert_eq!(
-            of(RegionSyncing::Default, "demo/Artist", "sa"),
+            allowed(RegionSyncing::Default, "demo/Artist", "sa"),
             "ap,eu,us",
             "an owner that is not enabled is not in"
         );
-        assert_eq!(of(RegionSyncing::AlwaysInScope, "demo/Song", "eu"), "ap,eu,us");
-        assert_eq!(of(RegionSyncing::Never, "demo/Artist", "us"), "us");
-        assert_eq!(of(RegionSyncing::AlwaysGlobally, "demo/Artist", "us"), "*");
+        assert_eq!(allowed(RegionSyncing::AlwaysInScope, "demo/Song", "eu"), "ap,eu,us");
+        assert_eq!(allowed(RegionSyncing::Never, "demo/Artist", "us"), "us");
+        assert_eq!(allowed(RegionSyncing::AlwaysGlobally, "demo/Artist", "us"), "*");
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
             EncodedResource::encode(&pb::Resource { data, ..pb::Resource::default() }).unwrap()
         };
         assert_eq!(of_partition(&with(None)), None);
-        let some = policy(&["eu"], "eu", vec![]);
-        assert_eq!(of_partition(&with(Some(some.clone()))), Some(some));
+        let enabled = policy(&["eu"], "eu", vec![]);
+        assert_eq!(of_partition(&with(Some(enabled.clone()))), Some(enabled));
     }
 }

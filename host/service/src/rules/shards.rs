@@ -13,8 +13,8 @@ pub(crate) fn set(rings: &[u32], resource: &mut pb::Resource) {
         return;
     }
     let hash = fnv1a(full_name(resource.id.as_ref()).as_bytes());
-    let of = |ring: &u32| (format!("byNameMod{ring}"), shard(hash, *ring));
-    let shards = rings.iter().filter(|ring| **ring > 0).map(of).collect();
+    let label = |ring: &u32| (format!("byNameMod{ring}"), shard(hash, *ring));
+    let shards = rings.iter().filter(|ring| **ring > 0).map(label).collect();
     resource.meta.get_or_insert_default().shards = shards;
 }
 

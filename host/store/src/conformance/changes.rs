@@ -78,7 +78,7 @@ fn terms() -> [Vec<Term>; 8] {
     let values = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
     let name = Term { subject: TermSubject::Name, values: values(&["r-03", "r-11", "none"]) };
     let digit = TermField::new("digit", |resource| digit(&decoded(resource)).map(|digit| vec![digit]));
-    let digit = |of: &[&str]| Term { subject: TermSubject::Field(digit.clone()), values: values(of) };
+    let digit = |texts: &[&str]| Term { subject: TermSubject::Field(digit.clone()), values: values(texts) };
     let elsewhere = Term::for_tenancy(&tenancy("default", "elsewhere"));
     [
         Vec::new(),

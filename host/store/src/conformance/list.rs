@@ -156,18 +156,18 @@ pub async fn follows_writes<B: Backend>(store: &B) {
 pub async fn types_with_resources_are_listed<B: Backend>(store: &B) {
     let kinds = async || store.types().await.unwrap().into_iter().map(|key| key.to_string()).collect::<Vec<_>>();
     assert!(kinds().await.is_empty());
-    let at = |group_version: &str, kind: &str, name: &str| {
+    let id = |group_version: &str, kind: &str, name: &str| {
         resource_in(type_of(group_version, kind), tenancy("default", "default"), name)
     };
-    let first = write(store, &at("v1", "B", "x")).await;
-    let second = write(store, &at("v2", "B", "y")).await;
-    write(store, &at("v1", "Aa", "x")).await;
-    write(store, &at("v1", "A", "x")).await;
+    let first = write(store, &id("v1", "B", "x")).await;
+    let second = write(store, &id("v2", "B", "y")).await;
+    write(store, &id("v1", "Aa", "x")).await;
+    write(store, &id("v1", "A", "x")).await;
     assert_eq!(kinds().await, ["test.A", "test.Aa", "test.B"]);
     delete(store, &first).await;
     assert_eq!(kinds().await, ["test.A", "test.Aa", "test.B"]);
     delete(store, &second).await;
     assert_eq!(kinds().await, ["test.A", "test.Aa"]);
-    write(store, &at("v1", "B", "z")).await;
+    write(store, &id("v1", "B", "z")).await;
     assert_eq!(kinds().await, ["test.A", "test.Aa", "test.B"]);
 }

@@ -239,9 +239,10 @@ pub async fn usage_equals_the_content<B: Backend>(store: &B) {
     }
     assert_eq!((usage.tenancies, usage.resources, usage.bytes), (3, 6, bytes.values().sum()));
     let largest: Vec<_> =
-        usage.largest.iter().map(|of| (of.tenancy.namespace.as_str(), of.resources, of.bytes)).collect();
+        usage.largest.iter().map(|entry| (entry.tenancy.namespace.as_str(), entry.resources, entry.bytes)).collect();
     assert_eq!(largest, [("", 3, bytes[""]), ("b", 2, bytes["b"])]);
-    let most: Vec<_> = usage.most.iter().map(|of| (of.tenancy.namespace.as_str(), of.resources, of.bytes)).collect();
+    let most: Vec<_> =
+        usage.most.iter().map(|entry| (entry.tenancy.namespace.as_str(), entry.resources, entry.bytes)).collect();
     assert_eq!(most, largest);
-    assert!(usage.most.iter().all(|of| of.type_key == everything().type_key));
+    assert!(usage.most.iter().all(|entry| entry.type_key == everything().type_key));
 }

@@ -11,10 +11,10 @@ use crate::{Backend, Batch, Expectation, ExpectedId, ExpectedReferrers, Mutation
 
 fn to(target: &pb::Resource, on_delete: OnDelete, field: &str) -> ReferenceRecord {
     let id = id(target);
-    let (of, tenancy) = (id.r#type.unwrap_or_default(), id.tenancy.unwrap_or_default());
+    let (resource_type, tenancy) = (id.r#type.unwrap_or_default(), id.tenancy.unwrap_or_default());
     ReferenceRecord {
-        group: of.group,
-        kind: of.kind,
+        group: resource_type.group,
+        kind: resource_type.kind,
         partition: tenancy.partition,
         namespace: tenancy.namespace,
         name: id.name,
@@ -36,7 +36,7 @@ async fn referrers<B: Backend>(store: &B, target: &pb::Resource, on_delete: OnDe
     let mut scan = store.scan_referrers(&expected(target), on_delete).await.unwrap();
     let mut found = Vec::new();
     while let Some(page) = scan.next().await.unwrap() {
-        found.extend(page.iter().map(|one| one.name().to_owned()));
+        found.extend(page.iter().map(|referrer| referrer.name().to_owned()));
     }
     found
 }

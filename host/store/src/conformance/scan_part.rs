@@ -6,7 +6,7 @@ use super::fixtures::{
     delete, everything, id, labelled, list, numbered, page, places, query, resource, resource_in, tenancy, type_of,
     write,
 };
-use crate::{Backend, Batch, Cursor, Mutation, Place, Query, ScanPart};
+use crate::{Backend, Batch, Cursor, ListKey, Mutation, Query, ScanPart};
 
 /// Number of resources above that of a page.
 const MANY: u32 = 3_000;
@@ -124,34 +124,34 @@ pub async fn labels_follow_each_write<B: Backend>(store: &B) {
 /// beyond.
 pub async fn behind_a_place_is_the_rest<B: Backend>(store: &B) {
     fill(store).await;
-    let place = |namespace: &str, name: &str| Place {
+    let list_key = |namespace: &str, name: &str| ListKey {
         partition: "default".into(),
         namespace: namespace.into(),
         name: name.into(),
     };
-    let of = |resource: &pb::Resource| {
+    let name_of = |resource: &pb::Resource| {
         let id = id(resource);
         let tenancy = id.tenancy.unwrap();
-        Place { partition: tenancy.partition, namespace: tenancy.namespace, name: id.name }
+        ListKey { partition: tenancy.partition, namespace: tenancy.namespace, name: id.name }
     };
     let mut sizes = Vec::new();
     for query in [everything(), query("default", "odd", ""), query("*", "odd", "r-02"), query("default", "even", "r-")]
     {
         for after in [
-            place("", ""),
-            place("even", ""),
-            place("even", "r-00500"),
-            place("even", "r-00500-"),
-            place("even", "zzz"),
-            place("odd", "r-02999"),
-            place("odd", "r-02001"),
-            place("z", "z"),
-            Place { partition: "a".into(), ..place("odd", "x") },
+            list_key("", ""),
+            list_key("even", ""),
+            list_key("even", "r-00500"),
+            list_key("even", "r-00500-"),
+            list_key("even", "zzz"),
+            list_key("odd", "r-02999"),
+            list_key("odd", "r-02001"),
+            list_key("z", "z"),
+            ListKey { partition: "a".into(), ..list_key("odd", "x") },
         ] {
             for label in [None, Some(("env".to_owned(), "prod".to_owned()))] {
                 let mut listed = list(store, &query).await;
                 listed.retain(|resource| {
-                    of(resource) > after && label.as_ref().is_none_or(|(label, value)| has(resource, label, value))
+                    name_of(resource) > after && label.as_ref().is_none_or(|(label, value)| has(resource, label, value))
                 });
                 let part = ScanPart { label, after: Some(after.clone()) };
                 assert_eq!(scan(store, &query, &part).await, listed, "{query:?} {part:?}");

@@ -48,25 +48,25 @@ pub async fn deletion_carries_the_last_stored_resource<B: Backend>(store: &B) {
 
 /// A watch delivers only resources of its tenancy and prefix.
 pub async fn exact_tenancy_and_prefix<B: Backend>(store: &B) {
-    let at = |partition: &str, namespace: &str, name: &str| {
+    let id = |partition: &str, namespace: &str, name: &str| {
         resource_in(type_of("v1", "A"), tenancy(partition, namespace), name)
     };
-    for resource in [at("p", "n", "web-1"), at("p", "n", "api"), at("p", "m", "web-2"), at("q", "n", "web-3")] {
+    for resource in [id("p", "n", "web-1"), id("p", "n", "api"), id("p", "m", "web-2"), id("q", "n", "web-3")] {
         write(store, &resource).await;
     }
     let (snapshot, mut events) = watch(store, &query("p", "n", "web")).await;
     assert_eq!(places(&snapshot), ["p/n/web-1"]);
-    for resource in [at("p", "n", "we"), at("p", "m", "web"), at("q", "n", "web"), at("", "", "web")] {
+    for resource in [id("p", "n", "we"), id("p", "m", "web"), id("q", "n", "web"), id("", "", "web")] {
         let stored = write(store, &resource).await;
         delete(store, &stored).await;
     }
     write(store, &resource_in(type_of("v1", "B"), tenancy("p", "n"), "web")).await;
-    assert_silent(store, &mut events, &at("p", "n", "web")).await;
+    assert_silent(store, &mut events, &id("p", "n", "web")).await;
 }
 
 /// Wildcards in either unit apply to the snapshot and to later events.
 pub async fn wildcards<B: Backend>(store: &B) {
-    let at = |partition: &str, namespace: &str| {
+    let list = |partition: &str, namespace: &str| {
         resource_in(type_of("v1", "A"), tenancy(partition, namespace), &format!("x-{}", super::fixtures::ulid()))
     };
     let cases = [
@@ -77,25 +77,25 @@ pub async fn wildcards<B: Backend>(store: &B) {
     for (query, inside, outside) in cases {
         let (_, mut events) = watch(store, &query).await;
         for (partition, namespace) in inside {
-            let stored = write(store, &at(partition, namespace)).await;
+            let stored = write(store, &list(partition, namespace)).await;
             assert_eq!(next(&mut events).await, Event::Upsert(stored), "{query:?}");
         }
         if query.name_prefix.is_empty() {
-            write(store, &at(outside.0, outside.1)).await;
+            write(store, &list(outside.0, outside.1)).await;
         }
-        assert_silent(store, &mut events, &at(inside[0].0, inside[0].1)).await;
+        assert_silent(store, &mut events, &list(inside[0].0, inside[0].1)).await;
     }
 }
 
 /// A watch covers every GroupVersion of a group and kind.
 pub async fn every_group_version<B: Backend>(store: &B) {
-    let at =
+    let resource_at =
         |group_version: &str, name: &str| resource_in(type_of(group_version, "A"), tenancy("default", "default"), name);
-    let first = write(store, &at("v1", "a")).await;
-    let second = write(store, &at("v2", "b")).await;
+    let first = write(store, &resource_at("v1", "a")).await;
+    let second = write(store, &resource_at("v2", "b")).await;
     let (snapshot, mut events) = watch(store, &everything()).await;
     assert_eq!(snapshot, [first, second]);
-    assert_silent(store, &mut events, &at("v3", "c")).await;
+    assert_silent(store, &mut events, &resource_at("v3", "c")).await;
 }
 
 /// The snapshot has every write acknowledged before the call.

@@ -64,13 +64,13 @@ impl Comparison {
     /// [`StoreError::BadRecord`] when the record does not fit a snapshot of this head, or is an event that was added
     /// already.
     pub fn add(&mut self, record: &Record) -> Result<(), StoreError> {
-        self.place(record).map(drop)
+        self.add_keyed(record).map(drop)
     }
 
-    /// Adds a record; returns its place.
-    pub(crate) fn place(&mut self, record: &Record) -> Result<KeyedRecord, StoreError> {
-        let place = place(&self.head, record)?;
-        let KeyedRecord { about, type_key, .. } = &place;
+    /// Adds a record; returns it with its key.
+    pub(crate) fn add_keyed(&mut self, record: &Record) -> Result<KeyedRecord, StoreError> {
+        let keyed = keyed_record(&self.head, record)?;
+        let KeyedRecord { about, type_key, .. } = &keyed;
         match record.kind {
             RecordKind::Resource => {
                 *self.resources.entry(type_key.clone()).or_default() += 1;
@@ -81,7 +81,7 @@ impl Comparison {
             }
             RecordKind::Upsert | RecordKind::Delete => {
                 if !self.events.insert(record.sequence) {
-                    let (record, fault) = (keys::describe(&place.key), "it comes twice".to_owned());
+                    let (record, fault) = (keys::describe(&keyed.key), "it comes twice".to_owned());
                     return Err(StoreError::BadRecord { record, fault });
                 }
                 self.event_bytes += record.payload.len() as u64;
@@ -91,7 +91,7 @@ impl Comparison {
                 }
             }
         }
-        Ok(place)
+        Ok(keyed)
     }
 
     /// Returns the head.
@@ -108,9 +108,10 @@ impl Comparison {
         let of_all = |fault: String| bad("the snapshot".to_owned(), fault);
         let head = &self.head;
         for type_key in self.resources.keys().chain(head.resources.keys()) {
-            let [found, said] = [&self.resources, &head.resources].map(|of| of.get(type_key).copied().unwrap_or(0));
-            if found != said {
-                let fault = format!("{found} found, {said} expected");
+            let [found, recorded] =
+                [&self.resources, &head.resources].map(|counts| counts.get(type_key).copied().unwrap_or(0));
+            if found != recorded {
+                let fault = format!("{found} found, {recorded} expected");
                 return bad(format!("resources of type {type_key}"), fault);
             }
         }
@@ -150,7 +151,7 @@ impl Comparison {
 }
 
 /// Checks a record by itself: whether a snapshot of this head can have it.
-fn place(head: &SnapshotHead, record: &Record) -> Result<KeyedRecord, StoreError> {
+fn keyed_record(head: &SnapshotHead, record: &Record) -> Result<KeyedRecord, StoreError> {
     let name = || match record.kind {
         RecordKind::Resource => format!("the resource of commit {}", record.sequence),
         RecordKind::Upsert | RecordKind::Delete => format!("event {}", record.sequence),

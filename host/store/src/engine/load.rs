@@ -96,7 +96,7 @@ impl Loader {
     /// # Errors
     /// [`StoreError::BadRecord`], also for a record that was added already; faults of the file system.
     pub fn add(&mut self, record: &Record) -> Result<(), StoreError> {
-        let KeyedRecord { key, resource, .. } = self.comparison.place(record)?;
+        let KeyedRecord { key, resource, .. } = self.comparison.add_keyed(record)?;
         if self.batch_keys.contains(&key) || self.table.get(&key)?.is_some() {
             return Err(StoreError::BadRecord { record: keys::describe(&key), fault: "it comes twice".to_owned() });
         }

@@ -46,7 +46,7 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, OpenedChanges, Place, Position, Query,
+    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, ListKey, OpenedChanges, Position, Query,
     Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
 };
 
@@ -225,7 +225,7 @@ impl Backend for SledBackend {
         Ok(Box::new(self.shared.scanner.cursor(Filter::Owner(owner.clone()))))
     }
 
-    async fn watch_list(&self, query: &Query, after: Option<&Place>) -> Result<Box<dyn Watch>, StoreError> {
+    async fn watch_list(&self, query: &Query, after: Option<&ListKey>) -> Result<Box<dyn Watch>, StoreError> {
         let filter = match after.cloned() {
             None => Filter::Query(query.clone()),
             after => Filter::Part(query.clone(), ScanPart { label: None, after }),

@@ -129,8 +129,12 @@ pub(crate) fn salvage(
     if let Ok(meta) = counters
         && let Ok(walked) = catch_sled_panic(&file, || check::walk(&table, &copied.dir.join("blobs"), meta))
     {
-        let said: HashSet<_> = problems.iter().map(|said| said.thing.clone()).collect();
-        problems.extend(walked.into_iter().filter(|of| !said.contains(&of.thing) && !regained.contains(&of.thing)));
+        let reported: HashSet<_> = problems.iter().map(|reported| reported.thing.clone()).collect();
+        problems.extend(
+            walked
+                .into_iter()
+                .filter(|problem| !reported.contains(&problem.thing) && !regained.contains(&problem.thing)),
+        );
     }
     // As at an opening: the end of the log may be lost.
     Ok((if unclean { highest.saturating_add(SKIPPED_SEQUENCES) } else { highest }, problems))

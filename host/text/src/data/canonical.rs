@@ -64,9 +64,9 @@ fn is_negative_zero(value: &Value) -> bool {
 pub(crate) fn undeclared_fields(message: &DynamicMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (extension, value) in message.extensions() {
-        let mut one = DynamicMessage::new(message.descriptor());
-        one.set_extension(&extension, value.clone());
-        bytes.extend(one.encode_to_vec());
+        let mut entry = DynamicMessage::new(message.descriptor());
+        entry.set_extension(&extension, value.clone());
+        bytes.extend(entry.encode_to_vec());
     }
     for unknown in message.unknown_fields() {
         unknown.encode(&mut bytes);
@@ -85,9 +85,9 @@ fn alone(descriptor: &MessageDescriptor, field: &FieldDescriptor, value: &Value)
         }
         return bytes;
     }
-    let mut one = DynamicMessage::new(descriptor.clone());
-    match one.try_set_field(field, value.clone()) {
-        Ok(()) => one.encode_to_vec(),
+    let mut entry = DynamicMessage::new(descriptor.clone());
+    match entry.try_set_field(field, value.clone()) {
+        Ok(()) => entry.encode_to_vec(),
         // The value came from this field, so it fits.
         Err(_) => Vec::new(),
     }

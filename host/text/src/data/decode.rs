@@ -21,8 +21,8 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 use crate::{
     Format,
     data::{UNKNOWN, decoder::Decoder, names, scalar, value::integer_range, wellknown},
+    location::Span,
     node::{self, Entry, Node},
-    place::Span,
 };
 
 impl Decoder<'_, '_> {

@@ -5,8 +5,8 @@ use mortise_resource::{FieldPath, PathStep, redaction::RedactedFields};
 use crate::{
     Format, Types,
     diagnostic::DiagnosticSink,
+    location::{Position, Span},
     node::{self, Node},
-    place::{Position, Span},
 };
 
 /// Turns nodes into messages and reports faults on the way. A fault in one field does not keep the others from being

@@ -13,7 +13,10 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<(i64, i32)> {
     // jiff reads other spellings of ISO 8601 too. RFC 3339 has exactly one shape.
     let bytes = text.as_bytes();
     let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
-    if !separators.iter().all(|(at, byte)| bytes.get(*at).is_some_and(|found| found.eq_ignore_ascii_case(byte))) {
+    if !separators
+        .iter()
+        .all(|(separator, byte)| bytes.get(*separator).is_some_and(|found| found.eq_ignore_ascii_case(byte)))
+    {
         return None;
     }
     let rest = text.get(19..)?;

@@ -202,12 +202,12 @@ fn near_value(descriptor: &EnumDescriptor, name: &str) -> Option<String> {
 fn common_prefix(values: &[String]) -> String {
     let Some((first, rest)) = values.split_first() else { return String::new() };
     let mut end = 0;
-    for (at, _) in first.match_indices('_') {
-        let prefix = first.get(..=at).unwrap_or_default();
+    for (match_indice, _) in first.match_indices('_') {
+        let prefix = first.get(..=match_indice).unwrap_or_default();
         if !rest.iter().all(|value| value.starts_with(prefix)) {
             break;
         }
-        end = at + 1;
+        end = match_indice + 1;
     }
     first.get(..end).unwrap_or_default().to_owned()
 }

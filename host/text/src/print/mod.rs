@@ -52,7 +52,7 @@ pub(crate) fn resource(resource: &pb::Resource, types: &dyn Types, hidden: Optio
     }
     let statuses: Vec<_> = status
         .iter()
-        .filter_map(|(key, one)| Some((key.clone(), message_tree(status_descriptor(), one, types)?)))
+        .filter_map(|(key, status)| Some((key.clone(), message_tree(status_descriptor(), status, types)?)))
         .collect();
     if !statuses.is_empty() {
         put("status", Tree::Map(statuses));

@@ -17,8 +17,8 @@ use mortise_resource::{FieldPath, types::Gvk};
 use crate::{
     diagnostic::DiagnosticSink,
     limits::Budget,
+    location::{Position, Span},
     node::{Entry, Node, Value},
-    place::{Position, Span},
 };
 
 /// Largest HCL text, bytes.
@@ -106,7 +106,7 @@ impl Reader<'_, '_> {
                 Structure::Attribute(attribute) => self.expression(&attribute.value, depth + 1)?,
                 Structure::Block(block) => self.block(block, key_span, depth + 1)?,
             };
-            match (seen.get(key).and_then(|at| entries.get_mut(*at)), value.value) {
+            match (seen.get(key).and_then(|index| entries.get_mut(*index)), value.value) {
                 (None, content) => {
                     seen.insert(key, entries.len());
                     entries.push(Entry { key: key.to_owned(), key_span, value: Node::new(value.span, content) });
@@ -140,20 +140,20 @@ impl Reader<'_, '_> {
 
     /// Reads an expression. `None` once a limit is reached; other faults are reported and marked in the node.
     fn expression(&mut self, expression: &Expression, depth: usize) -> Option<Node> {
-        let at = span(expression.span());
-        self.budget.take(1, depth, at, self.sink)?;
+        let place = span(expression.span());
+        self.budget.take(1, depth, place, self.sink)?;
         let value = match expression {
             Expression::Null(_) => Value::Null,
             Expression::Bool(value) => Value::Bool(*value.value()),
-            Expression::Number(_) => Value::Number(self.literal(at)),
+            Expression::Number(_) => Value::Number(self.literal(place)),
             Expression::UnaryOp(operation)
                 if *operation.operator.value() == UnaryOperator::Neg && operation.expr.is_number() =>
             {
                 Value::Number(format!("-{}", self.literal(span(operation.expr.span()))))
             }
             Expression::String(text) => Value::Text(text.value().clone()),
-            Expression::StringTemplate(template) => self.template(template, at),
-            Expression::HeredocTemplate(heredoc) => self.heredoc(&heredoc.template, at),
+            Expression::StringTemplate(template) => self.template(template, place),
+            Expression::HeredocTemplate(heredoc) => self.heredoc(&heredoc.template, place),
             Expression::Parenthesis(inner) => return self.expression(inner.inner(), depth + 1),
             Expression::Array(items) => {
                 Value::List(items.iter().map(|item| self.expression(item, depth + 1)).collect::<Option<_>>()?)
@@ -164,8 +164,8 @@ impl Reader<'_, '_> {
                     let (name, key_span) = match key {
                         ObjectKey::Ident(name) => (Some(name.as_str().to_owned()), span(name.span())),
                         ObjectKey::Expression(key) => {
-                            let at = span(key.span());
-                            (self.expression(key, depth + 1).and_then(|key| key_text(key.value)), at)
+                            let key_place = span(key.span());
+                            (self.expression(key, depth + 1).and_then(|key| key_text(key.value)), key_place)
                         }
                     };
                     let value = self.expression(value.expr(), depth + 1)?;
@@ -176,32 +176,32 @@ impl Reader<'_, '_> {
                 }
                 Value::Map(entries)
             }
-            Expression::FuncCall(call) => self.call(call, at),
+            Expression::FuncCall(call) => self.call(call, place),
             Expression::Variable(_) | Expression::Traversal(_) => {
-                self.fault(at, "Variables not allowed; Variables may not be used here.");
+                self.fault(place, "Variables not allowed; Variables may not be used here.");
                 Value::Wrong
             }
             _ => {
-                self.fault(at, "Unsupported expression; Values must be literal; gvk(\"…\") is the only function.");
+                self.fault(place, "Unsupported expression; Values must be literal; gvk(\"…\") is the only function.");
                 Value::Wrong
             }
         };
-        Some(Node::new(at, value))
+        Some(Node::new(place, value))
     }
 
     /// The literal of a number.
-    fn literal(&self, at: Span) -> String {
-        self.text.get(at.start..at.end).unwrap_or_default().trim().to_owned()
+    fn literal(&self, place: Span) -> String {
+        self.text.get(place.start..place.end).unwrap_or_default().trim().to_owned()
     }
 
     /// A string of literal parts.
-    fn template<'e>(&mut self, elements: impl IntoIterator<Item = &'e Element>, at: Span) -> Value {
+    fn template<'e>(&mut self, elements: impl IntoIterator<Item = &'e Element>, location: Span) -> Value {
         let mut text = String::new();
         for element in elements {
             match element {
                 Element::Literal(literal) => text.push_str(literal.value()),
                 Element::Interpolation(_) | Element::Directive(_) => {
-                    let place = element.span().map_or(at, |found| span(Some(found)));
+                    let place = element.span().map_or(location, |found| span(Some(found)));
                     self.fault(place, "Variables not allowed; Variables may not be used here. Write $${ for ${.");
                     return Value::Wrong;
                 }
@@ -210,15 +210,15 @@ impl Reader<'_, '_> {
         Value::Text(text)
     }
 
-    fn heredoc(&mut self, template: &Template, at: Span) -> Value {
-        self.template(template, at)
+    fn heredoc(&mut self, template: &Template, place: Span) -> Value {
+        self.template(template, place)
     }
 
-    fn call(&mut self, call: &FuncCall, at: Span) -> Value {
+    fn call(&mut self, call: &FuncCall, place: Span) -> Value {
         let name = call.name.name.as_str();
         if name != "gvk" || call.name.is_namespaced() {
             self.fault(
-                at,
+                place,
                 format!("Call to unknown function; There is no function named {name:?}. The only function is gvk."),
             );
             return Value::Wrong;
@@ -227,15 +227,15 @@ impl Reader<'_, '_> {
         let (Some(text), None) = (arguments.next().and_then(Expression::as_str), arguments.next()) else {
             let message = "Error in function call; Call to function \"gvk\" failed: it takes one string, \
                            such as gvk(\"demo.v2.Artist\").";
-            self.fault(at, message);
+            self.fault(place, message);
             return Value::Wrong;
         };
         match text.parse() {
             Ok(Gvk { group, group_version, kind }) => {
                 let entry = |key: &str, value| Entry {
                     key: key.to_owned(),
-                    key_span: at,
-                    value: Node::new(at, Value::Text(value)),
+                    key_span: place,
+                    value: Node::new(place, Value::Text(value)),
                 };
                 Value::Map(vec![entry("Group", group), entry("GroupVersion", group_version), entry("Kind", kind)])
             }
@@ -244,7 +244,7 @@ impl Reader<'_, '_> {
                     "Error in function call; Call to function \"gvk\" failed: GVK string must be in the form \
                      <Group>.<GroupVersion>.<Kind>, got: {text}"
                 );
-                self.fault(at, message);
+                self.fault(place, message);
                 Value::Wrong
             }
         }

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use crate::{
     diagnostic::DiagnosticSink,
     limits::Budget,
+    location::Span,
     node::{Entry, Node, Value},
-    place::Span,
     read::refuse_duplicates,
 };
 
@@ -21,8 +21,8 @@ pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         match value {
             Ok(raw) => {
-                let at = (raw.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-                let mut reader = Reader { text, at, sink: &mut *sink, budget: &mut *budget };
+                let offset = (raw.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+                let mut reader = Reader { text, at: offset, sink: &mut *sink, budget: &mut *budget };
                 match reader.node(1) {
                     Some(node) => nodes.push(node),
                     None => break,

@@ -8,8 +8,8 @@ use mortise_resource::FieldPath;
 
 use crate::{
     diagnostic::DiagnosticSink,
+    location::{Position, Span},
     node::Entry,
-    place::{Position, Span},
 };
 
 /// Reports repeated keys of a map, and keeps the first of each.

@@ -12,8 +12,8 @@ use mortise_resource::FieldPath;
 use crate::{
     diagnostic::DiagnosticSink,
     limits::Budget,
+    location::Span,
     node::{Entry, Node, Value, plain_bool, plain_null},
-    place::Span,
     read::refuse_duplicates,
 };
 

@@ -14,9 +14,9 @@ pub trait Commented {
         let Some(location) = info.and_then(|info| info.location.iter().find(|l| l.path == path)) else {
             return String::new();
         };
-        let said = |text: Option<&str>| text.map(clean).filter(|text| !text.is_empty());
-        said(location.leading_comments.as_deref())
-            .or_else(|| said(location.trailing_comments.as_deref()))
+        let cleaned = |text: Option<&str>| text.map(clean).filter(|text| !text.is_empty());
+        cleaned(location.leading_comments.as_deref())
+            .or_else(|| cleaned(location.trailing_comments.as_deref()))
             .unwrap_or_default()
     }
 }
@@ -47,6 +47,6 @@ commented! {
 
 /// The comment of an element.
 #[must_use]
-pub fn comment(of: &impl Commented) -> String {
-    of.comment()
+pub fn comment(item: &impl Commented) -> String {
+    item.comment()
 }

@@ -51,10 +51,10 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Makes an empty collection. References will be `at`, `prefix` and the message's full name.
+    /// Makes an empty collection. References will be `location`, `prefix` and the message's full name.
     #[must_use]
-    pub fn new(at: &'static str, prefix: impl Into<String>) -> Self {
-        Self { at, prefix: prefix.into(), known: BTreeMap::new(), pending: Vec::new() }
+    pub fn new(location: &'static str, prefix: impl Into<String>) -> Self {
+        Self { at: location, prefix: prefix.into(), known: BTreeMap::new(), pending: Vec::new() }
     }
 
     /// Defines every message that has a reference, and returns the definitions by name.
@@ -133,7 +133,7 @@ impl Definitions {
     fn kind(&mut self, kind: &Kind) -> Value {
         match kind {
             Kind::Message(message) => self.message(message),
-            Kind::Enum(of) => enumeration(of),
+            Kind::Enum(descriptor) => enumeration(descriptor),
             scalar => scalar_schema(scalar),
         }
     }
@@ -160,19 +160,19 @@ fn at_most_one(oneof: &OneofDescriptor) -> Option<Value> {
     Some(json!({ "oneOf": choices }))
 }
 
-fn enumeration(of: &EnumDescriptor) -> Value {
-    if of.full_name() == "google.protobuf.NullValue" {
+fn enumeration(descriptor: &EnumDescriptor) -> Value {
+    if descriptor.full_name() == "google.protobuf.NullValue" {
         return json!({ "type": "null" });
     }
-    let names: Vec<_> = of.values().map(|value| json!(value.name())).collect();
-    let said: Vec<_> = of
+    let names: Vec<_> = descriptor.values().map(|value| json!(value.name())).collect();
+    let described: Vec<_> = descriptor
         .values()
         .filter_map(|value| Some(value.comment()).filter(|c| !c.is_empty()).map(|c| format!("{}: {c}", value.name())))
         .collect();
     let mut schema = Map::new();
     schema.insert("anyOf".to_owned(), json!([{ "enum": names }, integer(i64::from(i32::MIN), i64::from(i32::MAX))]));
-    describe(&mut schema, &said.join("\n"));
-    describe(&mut schema, &of.comment());
+    describe(&mut schema, &described.join("\n"));
+    describe(&mut schema, &descriptor.comment());
     Value::Object(schema)
 }
 

@@ -219,7 +219,7 @@ fn item_schema(name: &str) -> String {
 }
 
 fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
-    let of = item_schema(name);
+    let item = item_schema(name);
     let list = operation(
         t,
         name,
@@ -249,7 +249,7 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
                 "application/json": { "schema": {
                     "type": "object",
                     "properties": {
-                        "resources": { "type": "array", "items": { "$ref": of } },
+                        "resources": { "type": "array", "items": { "$ref": item } },
                         "prevPageToken": { "type": "string" },
                         "nextPageToken": { "type": "string" },
                         "currentOffset": { "type": "integer" },
@@ -259,7 +259,7 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
                     "required": ["resources"],
                     "additionalProperties": false,
                 } },
-                "text/event-stream": events(&of),
+                "text/event-stream": events(&item),
             },
         },
     });
@@ -267,8 +267,8 @@ fn collection(t: &TypeDoc<'_>, name: &str) -> Value {
 }
 
 fn item(t: &TypeDoc<'_>, name: &str) -> Value {
-    let of = item_schema(name);
-    let one = |description: &str| json!({ "description": description, "content": { "application/json": { "schema": { "$ref": of } } } });
+    let item = item_schema(name);
+    let response = |description: &str| json!({ "description": description, "content": { "application/json": { "schema": { "$ref": item } } } });
     let read = operation(
         t,
         name,
@@ -276,9 +276,10 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         "Reads a resource; with `watch`, streams its changes as server-sent events, even before it exists.",
         &["consistent", "watch", "fields", "view"],
     );
-    let mut found = one("The resource, or events: the current resource, the end of that snapshot, and every change.");
+    let mut found =
+        response("The resource, or events: the current resource, the end of that snapshot, and every change.");
     if let Some(content) = found.get_mut("content").and_then(Value::as_object_mut) {
-        content.insert("text/event-stream".to_owned(), events(&of));
+        content.insert("text/event-stream".to_owned(), events(&item));
     }
     let mut write = operation(
         t,
@@ -288,7 +289,7 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         &["version"],
     );
     body(&mut write, name);
-    let mut stored = one("The stored resource.");
+    let mut stored = response("The stored resource.");
     if let Some(stored) = stored.as_object_mut() {
         stored.insert(
             "headers".to_owned(),
@@ -365,15 +366,15 @@ fn server_paths(paths: &mut Map<String, Value>) {
     paths.insert("/v1/types".into(), get("types.list", "Every registered type.", "application/json", types, &[]));
     let described = json!({ "$ref": "#/components/schemas/mortise-TypeWithSchema" });
     let summary = "One type, with the JSON Schema of its data.";
-    let mut one = get("types.get", summary, "application/json", described, &["404"]);
-    if let Some(one) = one.as_object_mut() {
+    let mut operation = get("types.get", summary, "application/json", described, &["404"]);
+    if let Some(operation) = operation.as_object_mut() {
         let parameter = json!({
             "name": "type", "in": "path", "required": true, "description": "The type, such as `demo.v2.Artist`.",
             "schema": { "type": "string" },
         });
-        one.insert("parameters".to_owned(), json!([parameter]));
+        operation.insert("parameters".to_owned(), json!([parameter]));
     }
-    paths.insert("/v1/types/{type}".into(), one);
+    paths.insert("/v1/types/{type}".into(), operation);
     let document = json!({ "type": "object" });
     paths.insert("/v1/openapi.json".into(), get("openapi", "This document.", "application/json", document, &["500"]));
     paths.insert("/healthz".into(), get("healthz", "The process is up.", "text/plain", text(), &[]));

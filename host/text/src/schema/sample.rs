@@ -92,8 +92,10 @@ impl Sample {
             Kind::Bool => SampleValue::Here("false"),
             Kind::String | Kind::Bytes => SampleValue::Here("\"\""),
             Kind::Double | Kind::Float => SampleValue::Here("0.0"),
-            Kind::Enum(of) if of.full_name() == "google.protobuf.NullValue" => SampleValue::Here("null"),
-            Kind::Enum(of) => SampleValue::Owned(quoted(of.default_value().name())),
+            Kind::Enum(enumeration) if enumeration.full_name() == "google.protobuf.NullValue" => {
+                SampleValue::Here("null")
+            }
+            Kind::Enum(enumeration) => SampleValue::Owned(quoted(enumeration.default_value().name())),
             Kind::Message(message) => match well_known(message.full_name()) {
                 Some(value) => SampleValue::Here(value),
                 None if message.fields().len() == 0 => SampleValue::Here("{}"),
@@ -162,15 +164,15 @@ fn describe_field(field: &FieldDescriptor) -> String {
 }
 
 fn values(kind: &Kind) -> String {
-    let Kind::Enum(of) = kind else { return String::new() };
-    let names: Vec<_> = of.values().map(|value| value.name().to_owned()).collect();
+    let Kind::Enum(enumeration) = kind else { return String::new() };
+    let names: Vec<_> = enumeration.values().map(|value| value.name().to_owned()).collect();
     format!(": {}", names.join(", "))
 }
 
 fn called(kind: &Kind) -> String {
     match kind {
         Kind::Message(message) => message.full_name().to_owned(),
-        Kind::Enum(of) => of.full_name().to_owned(),
+        Kind::Enum(enumeration) => enumeration.full_name().to_owned(),
         Kind::Bytes => "bytes, as base64".to_owned(),
         scalar => format!("{scalar:?}").to_lowercase(),
     }

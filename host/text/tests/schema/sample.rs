@@ -94,12 +94,12 @@ fn samples_are_bounded() {
     use prost_types::{
         DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, field_descriptor_proto,
     };
-    let field = |name: &str, number, of: usize| FieldDescriptorProto {
+    let field = |name: &str, number, offset: usize| FieldDescriptorProto {
         name: Some(name.into()),
         number: Some(number),
         label: Some(field_descriptor_proto::Label::Optional.into()),
         r#type: Some(field_descriptor_proto::Type::Message.into()),
-        type_name: Some(format!(".M{of}")),
+        type_name: Some(format!(".M{offset}")),
         ..Default::default()
     };
     let messages = (0..64).map(|i| DescriptorProto {

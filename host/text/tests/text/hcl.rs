@@ -96,9 +96,9 @@ EOT
     let owner = found.owner.as_ref().unwrap();
     assert_eq!((owner.name.as_str(), owner.uid.as_str()), ("korn", "U"));
     let json = mortise_text::to_json(&found, types(), mortise_text::Indent::Compact);
-    let at = json.find("\"data\"").unwrap();
+    let index = json.find("\"data\"").unwrap();
     assert_eq!(
-        &json[at..],
+        &json[index..],
         r#""data":{"aDouble":-1500,"anInt32":-7,"aUint64":"18446744073709551615","aBool":true,"aString":"a\tbé ${not} \"q\"","someBytes":"aGk=","colour":"COLOUR_INFRA_RED","inner":{"anInt32":1},"strings":["a","one\n  two\n","three\n  four\n"],"inners":[{"anInt32":2},{"anInt32":3}],"byNumber":{"5":"five"},"byBool":{"true":{"anInt32":4}},"time":"2024-06-01T10:00:00Z","duration":"5400s","structure":{"a":[1,null,{"b":"c"}]},"wrappedInt64":"9","httpPort":"80","targetId":"t"}}"#
     );
 }

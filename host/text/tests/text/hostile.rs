@@ -90,10 +90,10 @@ proptest! {
     #[test]
     fn damaged_texts_never_panic(edits in proptest::collection::vec((any::<usize>(), 0..PIECES.len()), 1..5), which in 0..3_usize) {
         let mut text = WHOLE[which].to_owned();
-        for (at, piece) in edits {
-            let at = (0..=at % text.len()).rev().find(|at| text.is_char_boundary(*at)).unwrap();
-            let end = (at + piece % 3..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(at);
-            text.replace_range(at..end, PIECES[piece]);
+        for (position, piece) in edits {
+            let offset = (0..=position % text.len()).rev().find(|offset| text.is_char_boundary(*offset)).unwrap();
+            let end = (offset + piece % 3..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(offset);
+            text.replace_range(offset..end, PIECES[piece]);
         }
         let found = parse(Source { name: "f", text: &text }, Some(FORMATS[which]), types());
         for document in found.into_iter().flatten() {
@@ -165,14 +165,14 @@ fn bombs_are_refused_soon() {
 #[test]
 fn limits_are_named() {
     let text = "- {type: demo.v1.Concept, name: a}\n- {type: demo.v1.Concept, name: b}\n";
-    let told = |limits: Limits| {
+    let faults = |limits: Limits| {
         parse_within(Source { name: "f", text }, None, types(), &limits)
             .map(|found| found.len())
             .map_err(|faults| faults.to_string())
     };
     let usual = Limits::default();
-    assert_eq!(told(usual.clone()), Ok(2));
-    let refused = |limits: Limits| told(limits).unwrap_err();
+    assert_eq!(faults(usual.clone()), Ok(2));
+    let refused = |limits: Limits| faults(limits).unwrap_err();
     assert_eq!(
         refused(Limits { bytes: 20, ..usual.clone() }),
         "f:1:1: the text is larger than 20 bytes; split it, or use import"

@@ -11,8 +11,8 @@ fn names(text: &str) -> Vec<String> {
 
 #[test]
 fn several_documents_come_in_every_usual_shape() {
-    let one = |name: &str| format!(r#"{{"type":"demo.v1.Concept","name":"{name}"}}"#);
-    let (a, b) = (one("a"), one("b"));
+    let concept = |name: &str| format!(r#"{{"type":"demo.v1.Concept","name":"{name}"}}"#);
+    let (a, b) = (concept("a"), concept("b"));
     for text in [
         format!("{a}{b}"),
         format!("{a}\n{b}\n"),

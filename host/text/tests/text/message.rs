@@ -33,13 +33,13 @@ fn print(data: Any, descriptor: MessageDescriptor) -> Value {
     serde_json::from_str::<Value>(&text).unwrap()["data"].take()
 }
 
-fn any(of: &str, value: Vec<u8>) -> Any {
-    Any { type_url: format!("type.googleapis.com/google.protobuf.{of}"), value }
+fn any(message_name: &str, value: Vec<u8>) -> Any {
+    Any { type_url: format!("type.googleapis.com/google.protobuf.{message_name}"), value }
 }
 
 /// Data of a well-known type as HTTP prints it.
-fn printed(of: &str, value: &[u8]) -> Value {
-    print(any(of, value.to_vec()), well_known(of))
+fn printed(message_name: &str, value: &[u8]) -> Value {
+    print(any(message_name, value.to_vec()), well_known(message_name))
 }
 
 /// JSON prints as it was read, over HTTP and by the command line, and both read it back.
@@ -103,7 +103,7 @@ fn data_without_a_form_is_printed_as_bytes_and_taken_back() {
     let span = |seconds, nanos| prost_types::Duration { seconds, nanos }.encode_to_vec();
     assert_eq!(printed("Timestamp", &time(0, 999_999_999)), json!("1970-01-01T00:00:00.999999999Z"));
     assert_eq!(printed("Duration", &span(-1, -500_000_000)), json!("-1.500s"));
-    for (of, bytes) in [
+    for (message_name, bytes) in [
         ("Timestamp", time(0, 1_000_000_000)),
         ("Timestamp", time(0, -1)),
         ("Timestamp", time(253_402_300_800, 0)),
@@ -111,11 +111,11 @@ fn data_without_a_form_is_printed_as_bytes_and_taken_back() {
         ("Duration", span(0, 1_000_000_000)),
         ("Duration", span(315_576_000_001, 0)),
     ] {
-        let printed = printed(of, &bytes);
-        let expected = any(of, bytes);
-        assert_eq!(printed["@type"], expected.type_url, "{of}");
-        let back = data_from_json(&printed.to_string(), &well_known(of), &Limits::default());
-        assert_eq!(back.unwrap(), expected, "{of}");
+        let printed = printed(message_name, &bytes);
+        let expected = any(message_name, bytes);
+        assert_eq!(printed["@type"], expected.type_url, "{message_name}");
+        let back = data_from_json(&printed.to_string(), &well_known(message_name), &Limits::default());
+        assert_eq!(back.unwrap(), expected, "{message_name}");
     }
     let other = read(r#"{"@type":"type.googleapis.com/test.Other","@bytes":""}"#).unwrap_err().to_string();
     assert!(other.contains("the data of this type must be a test.Everything"), "{other}");
@@ -158,7 +158,7 @@ fn floats_have_as_many_digits_as_they_need() {
 /// Each would be stored as something else.
 #[test]
 fn values_that_would_not_be_stored_as_they_are_written_are_refused() {
-    for (of, text, taken) in [
+    for (message_name, text, taken) in [
         ("Int64Value", "9223372036854775807", true),
         ("Int64Value", "\"-9223372036854775808\"", true),
         ("Int64Value", "1e3", true),
@@ -180,7 +180,11 @@ fn values_that_would_not_be_stored_as_they_are_written_are_refused() {
         ("Timestamp", "\"2024-06-30T12:30:60Z\"", false),
         ("Timestamp", "\"2024-06-30T12:30:05.9999999999Z\"", false),
     ] {
-        assert_eq!(data_from_json(text, &well_known(of), &Limits::default()).is_ok(), taken, "{of} {text}");
+        assert_eq!(
+            data_from_json(text, &well_known(message_name), &Limits::default()).is_ok(),
+            taken,
+            "{message_name} {text}"
+        );
     }
     let status = r#"{"status":{"a":{"updatedAt":"2024-06-30T12:30:60Z"}}}"#;
     assert_eq!(refused(status).0, "data.status[\"a\"].updated_at");
@@ -248,7 +252,7 @@ fn hostile_messages_are_refused_soon() {
         let start: String = text.chars().take(30).collect();
         let found = read(&text).expect_err(&start);
         assert!(!found.diagnostics.is_empty(), "{start}");
-        assert!(found.diagnostics.iter().all(|one| one.path.starts_with("data")), "{start}: {found}");
+        assert!(found.diagnostics.iter().all(|diagnostic| diagnostic.path.starts_with("data")), "{start}: {found}");
     }
     // As deep as the bound allows, on the stack of a thread.
     for text in [

@@ -123,7 +123,7 @@ impl Maker {
                 set(1, Value::List((0..self.below(3)).map(|_| path(self)).collect()));
             }
             "google.protobuf.Value" => {
-                let of = |number| descriptor.get_field(number).unwrap().kind();
+                let kind_of = |number| descriptor.get_field(number).unwrap().kind();
                 match self.below(if depth > 3 { 4 } else { 6 }) {
                     0 => set(1, Value::EnumNumber(0)),
                     1 => {
@@ -139,11 +139,11 @@ impl Maker {
                         set(4, Value::Bool(value))
                     }
                     4 => {
-                        let inner = self.message(of(5).as_message().unwrap(), depth + 1);
+                        let inner = self.message(kind_of(5).as_message().unwrap(), depth + 1);
                         set(5, Value::Message(inner))
                     }
                     _ => {
-                        let inner = self.message(of(6).as_message().unwrap(), depth + 1);
+                        let inner = self.message(kind_of(6).as_message().unwrap(), depth + 1);
                         set(6, Value::Message(inner))
                     }
                 }

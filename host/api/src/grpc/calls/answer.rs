@@ -149,9 +149,9 @@ impl AnswerBody {
             AnswerState::Ended(status) => {
                 let mut trailers = HeaderMap::new();
                 // Fails for texts that a header cannot hold; the server makes none.
-                let said = status.add_header(&mut trailers);
+                let added = status.add_header(&mut trailers);
                 *state = AnswerState::Done;
-                return (Poll::Ready(Some(said.map(|()| Frame::trailers(trailers)))), false);
+                return (Poll::Ready(Some(added.map(|()| Frame::trailers(trailers)))), false);
             }
             AnswerState::Done => return (Poll::Ready(None), false),
         };

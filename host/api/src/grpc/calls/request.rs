@@ -169,8 +169,8 @@ mod tests {
         }
         let small = || unfinished(vec![SMALL_MESSAGE_BYTES], all.share(), false);
         let mut many: Vec<_> = (0..25).map(|_| small()).collect();
-        for one in &mut many {
-            assert!(taken(one).await.1.is_none());
+        for item in &mut many {
+            assert!(taken(item).await.1.is_none());
         }
         assert_eq!((held(), taken(&mut small()).await.1.is_some()), (200 << 10, true), "and no more");
         drop((first, second, many));

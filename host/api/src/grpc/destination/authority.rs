@@ -158,8 +158,8 @@ mod tests {
                 for (port, number) in [("", 80), (":80", 80), (":1", 1), (":65535", 65_535)] {
                     let tail = format!("svc{zone}{dot}{port}");
                     assert_eq!(read(&format!("web.prod.{tail}")), expected(None, "web", "prod", number), "{tail}");
-                    let one = expected(Some("web-1"), "web", "prod", number);
-                    assert_eq!(read(&format!("web-1.web.prod.{tail}")), one, "{tail}");
+                    let workload = expected(Some("web-1"), "web", "prod", number);
+                    assert_eq!(read(&format!("web-1.web.prod.{tail}")), workload, "{tail}");
                 }
             }
         }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn profiles_are_of_addresses_too() {
-        let of = |path| target("", path, ZONE).ok();
+        let parse = |path| target("", path, ZONE).ok();
         for (path, address) in [
             ("10.1.2.3:8080", "10.1.2.3:8080"),
             ("10.1.2.3", "10.1.2.3:80"),
@@ -232,10 +232,10 @@ mod tests {
             ("2001:db8::1", "[2001:db8::1]:80"),
             ("[::1]", "[::1]:80"),
         ] {
-            assert_eq!(of(path), Some(Target::Address(address.parse().unwrap())), "{path}");
+            assert_eq!(parse(path), Some(Target::Address(address.parse().unwrap())), "{path}");
         }
         for path in ["10.1.2.3:x", "10.1.2.3:0", "[::1]:0", "[::1]:65536"] {
-            assert_eq!(of(path), None, "{path}");
+            assert_eq!(parse(path), None, "{path}");
         }
     }
 }

@@ -189,8 +189,8 @@ mod tests {
         assert_eq!(tcp("127.0.0.1:8080"), "0a050d0100007f10903f");
         assert_eq!(tcp("[2001:db8::1]:443"), "0a1412120900000000b80d012011010000000000000010bb03");
         for dialect in [Dialect::Conduit, Dialect::Linkerd] {
-            let one = added(&[address("127.0.0.1:8080", 1)], &[], dialect);
-            assert_eq!(hex(&one), "0a100a0e0a0a0a050d0100007f10903f1801");
+            let update = added(&[address("127.0.0.1:8080", 1)], &[], dialect);
+            assert_eq!(hex(&update), "0a100a0e0a0a0a050d0100007f10903f1801");
             let heavy = added(&[address("10.1.2.3:80", 10_000)], &[], dialect);
             assert_eq!(hex(&heavy), "0a100a0e0a090a050d0302010a105018904e");
         }

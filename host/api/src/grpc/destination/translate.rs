@@ -24,7 +24,7 @@ const ZONE: &str = "zone";
 
 /// Whether the service lists its ports and this port is not among them.
 pub(super) fn is_undefined(endpoints: &ServiceEndpoints, port: u16) -> bool {
-    !endpoints.ports.is_empty() && endpoints.ports.iter().all(|one| one.port != u32::from(port))
+    !endpoints.ports.is_empty() && endpoints.ports.iter().all(|declared| declared.port != u32::from(port))
 }
 
 /// The addresses for clients, sorted, each once.

@@ -320,8 +320,8 @@ impl Inner {
     }
 
     fn find(&self, addr: SocketAddr) -> Option<&Address> {
-        let at = self.addresses.binary_search_by_key(&addr, |address| address.addr).ok()?;
-        self.addresses.get(at).map(|address| &**address)
+        let index = self.addresses.binary_search_by_key(&addr, |address| address.addr).ok()?;
+        self.addresses.get(index).map(|address| &**address)
     }
 
     /// Size in memory, bytes.

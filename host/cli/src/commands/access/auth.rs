@@ -85,7 +85,7 @@ async fn who_am_i(output: AnswerFormat, connect: &Connect) -> Result<Exit, CliEr
     }
     let place = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };
     let policies = if who.policies.is_empty() { "none".to_owned() } else { who.policies.join(", ") };
-    let expires = who.expires_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+    let expires = who.expires_at.map_or_else(|| "never".to_owned(), |time| time.to_string());
     let lines = [
         ("caller", who.name),
         ("policies", policies),

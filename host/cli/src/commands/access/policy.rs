@@ -131,9 +131,9 @@ impl Create {
                 .remedy("--replace replaces it; its tokens get the new rules at once"));
         }
         let policy = data::Policy { description: self.description.unwrap_or_default(), rules, type_rules };
-        let said = if before.is_some() { "replaced" } else { "created" };
+        let done = if before.is_some() { "replaced" } else { "created" };
         policies.put(&self.name, &policy, before.map(|stored| stored.resource)).await?;
-        ui::line(format!("policy {} {said}", self.name))
+        ui::line(format!("policy {} {done}", self.name))
     }
 }
 

@@ -174,13 +174,13 @@ async fn hand_over(
     match out {
         Some(path) => {
             let file = secret.prepare(path)?;
-            let said = store.await?;
+            let stored = store.await?;
             file.replace_durably().map_err(CliError::fs)?;
-            ui::line(format!("{said}; its secret is in {}", path.display()))
+            ui::line(format!("{stored}; its secret is in {}", path.display()))
         }
         None => {
-            let said = store.await?;
-            ui::line(format!("{said}; its secret, which is not shown again:\n{}", secret.reveal()))
+            let stored = store.await?;
+            ui::line(format!("{stored}; its secret, which is not shown again:\n{}", secret.reveal()))
         }
     }
 }
@@ -188,9 +188,9 @@ async fn hand_over(
 fn expires(token: &data::Token) -> String {
     match token.expires_at {
         None => "never".to_owned(),
-        Some(at) => match std::time::SystemTime::try_from(at) {
-            Ok(at) if at <= std::time::SystemTime::now() => format!("expired {} ago", ago(at)),
-            _ => at.to_string(),
+        Some(expiry) => match std::time::SystemTime::try_from(expiry) {
+            Ok(time) if time <= std::time::SystemTime::now() => format!("expired {} ago", ago(time)),
+            _ => expiry.to_string(),
         },
     }
 }

@@ -111,7 +111,8 @@ fn add(plan: &mut LoadPlan, name: &str, service: &Service, address: IpAddr) {
         read_port(port).map_err(|error| plan.skip(format!("{place}.ports[{index}]"), error.to_string())).ok()
     });
     for port in published.by_ref() {
-        if ports.len() < MAX_PORTS && !ports.iter().any(|one| one.target == port.target || one.name == port.name) {
+        if ports.len() < MAX_PORTS && !ports.iter().any(|known| known.target == port.target || known.name == port.name)
+        {
             ports.push(port);
         }
     }
@@ -132,12 +133,12 @@ fn add(plan: &mut LoadPlan, name: &str, service: &Service, address: IpAddr) {
         hosts.dedup();
         hosts
     };
-    let at = |host: &String| {
+    let address = |host: &String| {
         let here = |port: &&Port| hosts.len() == 1 || port.host.unwrap_or(address).to_string() == *host;
         WorkloadAddress { host: host.clone(), ports: ports.iter().filter(here).map(|port| port.name.clone()).collect() }
     };
     let data = Workload {
-        addresses: hosts.iter().map(at).collect(),
+        addresses: hosts.iter().map(address).collect(),
         ports: ports
             .iter()
             .map(|port| WorkloadPort { name: port.name.clone(), port: port.number.into(), protocol: 0 })
@@ -278,8 +279,12 @@ services:
         assert_eq!(plan.workloads.keys().collect::<Vec<_>>(), ["cache", "db", "empty", "web-front"]);
         let seen = |name: &str| {
             let data = &plan.workloads[name].data;
-            let hosts = data.addresses.iter().map(|one| (one.host.clone(), one.ports.join(","))).collect::<Vec<_>>();
-            (hosts, data.ports.iter().map(|one| (one.name.clone(), one.port)).collect::<Vec<_>>())
+            let hosts = data
+                .addresses
+                .iter()
+                .map(|skipped| (skipped.host.clone(), skipped.ports.join(",")))
+                .collect::<Vec<_>>();
+            (hosts, data.ports.iter().map(|skipped| (skipped.name.clone(), skipped.port)).collect::<Vec<_>>())
         };
         let host = |host: &str, ports: &str| (host.to_owned(), ports.to_owned());
         let port = |name: &str, number| (name.to_owned(), number);
@@ -291,7 +296,7 @@ services:
             )
         );
         let offered: Vec<_> =
-            plan.services["web-front"].ports.iter().map(|one| (one.name.as_str(), one.port)).collect();
+            plan.services["web-front"].ports.iter().map(|skipped| (skipped.name.as_str(), skipped.port)).collect();
         assert_eq!(offered, [("http", 80), ("https", 443), ("admin", 6000)]);
         assert_eq!(
             seen("db"),
@@ -302,7 +307,7 @@ services:
         let labels = |name: &str| plan.workloads[name].metadata.clone().into_iter().collect::<Vec<_>>();
         assert_eq!(labels("db"), [("tier".into(), "data".into()), ("weight".into(), "3".into())]);
         assert_eq!(labels("web-front"), [("flag".into(), String::new()), ("team".into(), "a".into())]);
-        let mut places: Vec<_> = plan.skipped.iter().map(|one| one.place.as_str()).collect();
+        let mut places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect();
         places.sort_unstable();
         assert_eq!(
             places,

@@ -141,7 +141,7 @@ fn add(plan: &mut LoadPlan, place: &str, instance: CatalogService) {
     let port = instance.service_port;
     let ports = if port == 0 { Vec::new() } else { vec![WorkloadPort { name: PORT.into(), port, protocol: 0 }] };
     let offered: Vec<_> =
-        ports.iter().map(|one| ServicePort { name: PORT.into(), port: one.port, ..ServicePort::default() }).collect();
+        ports.iter().map(|port| ServicePort { name: PORT.into(), port: port.port, ..ServicePort::default() }).collect();
     let data = Workload {
         addresses: vec![WorkloadAddress { host: host.to_ascii_lowercase(), ports: Vec::new() }],
         ports,
@@ -170,14 +170,14 @@ mod tests {
         ]"#;
         let plan = read(catalog).unwrap();
         assert_eq!(plan.workloads.keys().collect::<Vec<_>>(), ["web-1", "web-1-n2"]);
-        let one = &plan.workloads["web-1"];
+        let workload = &plan.workloads["web-1"];
         assert_eq!(
-            (one.data.addresses[0].host.as_str(), one.data.ports[0].port, one.data.weight),
+            (workload.data.addresses[0].host.as_str(), workload.data.ports[0].port, workload.data.weight),
             ("10.0.0.1", 8080, 3)
         );
-        assert_eq!((one.metadata["tags"].as_str(), one.metadata["tier"].as_str()), ("v1,eu", "front"));
+        assert_eq!((workload.metadata["tags"].as_str(), workload.metadata["tier"].as_str()), ("v1,eu", "front"));
         assert_eq!(plan.services["web"].workloads.len(), 2);
-        let places: Vec<_> = plan.skipped.iter().map(|one| one.place.as_str()).collect();
+        let places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect();
         assert_eq!(places, ["[2]", "[3]", "[4]"]);
 
         let health = r#"{"db": [{"Node": {"Node": "n1", "Address": "10.0.0.1"}, "Checks": [],
@@ -185,7 +185,7 @@ mod tests {
             "web": ["v1"], "empty": []}"#;
         let plan = read(health).unwrap();
         assert_eq!(plan.workloads["db"].data.addresses[0].host, "10.1.0.1");
-        assert_eq!(plan.skipped.iter().map(|one| one.place.as_str()).collect::<Vec<_>>(), ["empty", "web"]);
+        assert_eq!(plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect::<Vec<_>>(), ["empty", "web"]);
         assert!(read("{").is_err());
     }
 }

@@ -79,7 +79,7 @@ mod tests {
                     192.0.2 broken\n0.0.0.0 blocked.example\n192.0.2.3 é\n";
         let plan = read(text);
         let addresses = |name: &str| -> Vec<_> {
-            plan.workloads[name].data.addresses.iter().map(|one| one.host.as_str()).collect()
+            plan.workloads[name].data.addresses.iter().map(|address| address.host.as_str()).collect()
         };
         assert_eq!(plan.workloads.keys().collect::<Vec<_>>(), ["web1-lan", "web2-lan"]);
         assert_eq!(addresses("web1-lan"), ["192.0.2.1", "2001:db8::1"]);
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(plan.services.keys().collect::<Vec<_>>(), ["web", "web1-lan", "web2-lan", "www"]);
         assert_eq!(selected("web"), ["web1-lan", "web2-lan"]);
         assert_eq!(selected("www"), ["web1-lan"]);
-        let places: Vec<_> = plan.skipped.iter().map(|one| one.place.as_str()).collect();
+        let places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect();
         assert_eq!(places, ["line 9", "line 10", "line 11"]);
     }
 }

@@ -230,8 +230,8 @@ impl Load {
     }
 
     fn tell_skipped(&self, skipped: &[Skipped], ui: &Ui) {
-        for one in skipped.iter().take(MAX_TOLD) {
-            ui.warn(&format!("{}: left out: {}", self.place(&one.place), one.reason));
+        for item in skipped.iter().take(MAX_TOLD) {
+            ui.warn(&format!("{}: left out: {}", self.place(&item.place), item.reason));
         }
         if let Some(more) = skipped.len().checked_sub(MAX_TOLD).filter(|more| *more > 0) {
             ui.warn(&format!("and {more} more were left out"));

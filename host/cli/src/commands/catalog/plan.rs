@@ -73,7 +73,7 @@ impl LoadPlan {
         });
         service.workloads.insert(workload.to_owned());
         for port in ports {
-            let known = |one: &ServicePort| one.name == port.name || one.port == port.port;
+            let known = |other: &ServicePort| other.name == port.name || other.port == port.port;
             if service.ports.len() < MAX_PORTS && !service.ports.iter().any(known) {
                 service.ports.push(port.clone());
             }

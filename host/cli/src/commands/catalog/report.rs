@@ -46,8 +46,9 @@ pub(super) struct Report {
 impl Report {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let of = catalog.find_type("catalog.v1.Workload")?;
-        let stored = ids::read(&session, &ids::id(&of, &self.workload, &self.tenancy, &session, &catalog)).await?;
+        let workload_type = catalog.find_type("catalog.v1.Workload")?;
+        let stored =
+            ids::read(&session, &ids::id(&workload_type, &self.workload, &self.tenancy, &session, &catalog)).await?;
         let id = ids::id_of(&stored);
         let title = placed_title(&id);
         let data = stored.data.map(|data| data.value).unwrap_or_default();
@@ -56,8 +57,8 @@ impl Report {
         let checks: Vec<_> = workload
             .checks
             .iter()
-            .filter(|one| matches!(one.check, Some(Check::Ttl(_))))
-            .map(|one| &one.name)
+            .filter(|check| matches!(check.check, Some(Check::Ttl(_))))
+            .map(|matche| &matche.name)
             .collect();
         if !checks.contains(&&self.check) {
             let known: Vec<_> = checks.iter().map(|name| name.as_str()).collect();

@@ -74,11 +74,11 @@ impl Watch {
         let path = format!("{}.{namespace}.svc:{}", self.service, self.port);
         let mut waits = Waits::new(Backoff::new(MIN_REOPEN_PAUSE, MAX_REOPEN_PAUSE));
         loop {
-            let told = self.follow(&session, &path, &ui).await?;
+            let result = self.follow(&session, &path, &ui).await?;
             if self.once {
                 return Ok(Exit::Done);
             }
-            if told {
+            if result {
                 waits.reset();
             }
             ui.warn(&format!("the stream about {path} ended; opening it again"));
@@ -91,25 +91,25 @@ impl Watch {
         let mut client = LinkerdDestinationClient::new(session.channel());
         let request = GetDestination { scheme: "k8s".into(), path: path.to_owned(), ..GetDestination::default() };
         let mut stream = session.call(path, async { client.get(request).await }).await?;
-        let mut told = false;
+        let mut is_shown = false;
         loop {
-            let update = if told {
+            let update = if is_shown {
                 match stream.message().await {
                     Ok(Some(update)) => update,
-                    Ok(None) => return Ok(told),
-                    Err(status) if status.code() == tonic::Code::Unavailable => return Ok(told),
+                    Ok(None) => return Ok(is_shown),
+                    Err(status) if status.code() == tonic::Code::Unavailable => return Ok(is_shown),
                     Err(status) => return Err(CliError::rpc(path, &status)),
                 }
             } else {
                 match session.next(path, &mut stream).await? {
                     Some(update) => update,
-                    None => return Ok(told),
+                    None => return Ok(is_shown),
                 }
             };
-            told = true;
+            is_shown = true;
             self.print(&update, ui)?;
             if self.once {
-                return Ok(told);
+                return Ok(is_shown);
             }
         }
     }
@@ -123,12 +123,12 @@ impl Watch {
         match &update.update {
             Some(update::Update::Add(set)) if set.addrs.is_empty() => line(Style::Dim, "heartbeat".into()),
             Some(update::Update::Add(set)) => {
-                for one in &set.addrs {
-                    let mut text = format!("+ {} weight={}", shown(one.addr.as_ref()), one.weight);
-                    for (key, value) in &one.metric_labels {
+                for address in &set.addrs {
+                    let mut text = format!("+ {} weight={}", shown(address.addr.as_ref()), address.weight);
+                    for (key, value) in &address.metric_labels {
                         text.push_str(&format!(" {key}={value}"));
                     }
-                    if let Some(name) = one.tls_identity.as_ref().and_then(identity) {
+                    if let Some(name) = address.tls_identity.as_ref().and_then(identity) {
                         text.push_str(&format!(" identity={name}"));
                     }
                     line(Style::Good, text)?;
@@ -136,8 +136,8 @@ impl Watch {
                 Ok(())
             }
             Some(update::Update::Remove(set)) => {
-                for one in &set.addrs {
-                    line(Style::Bad, format!("- {}", shown(Some(one))))?;
+                for address in &set.addrs {
+                    line(Style::Bad, format!("- {}", shown(Some(address))))?;
                 }
                 Ok(())
             }
@@ -161,19 +161,19 @@ fn to_json(update: &Update) -> Value {
             let addresses: Vec<_> = set
                 .addrs
                 .iter()
-                .map(|one| {
+                .map(|address| {
                     json!({
-                        "address": shown(one.addr.as_ref()),
-                        "weight": one.weight,
-                        "labels": labels(&one.metric_labels),
-                        "identity": one.tls_identity.as_ref().and_then(identity),
+                        "address": shown(address.addr.as_ref()),
+                        "weight": address.weight,
+                        "labels": labels(&address.metric_labels),
+                        "identity": address.tls_identity.as_ref().and_then(identity),
                     })
                 })
                 .collect();
             json!({ "add": addresses, "labels": labels(&set.metric_labels) })
         }
         Some(update::Update::Remove(set)) => {
-            json!({ "remove": set.addrs.iter().map(|one| shown(Some(one))).collect::<Vec<_>>() })
+            json!({ "remove": set.addrs.iter().map(|address| shown(Some(address))).collect::<Vec<_>>() })
         }
         Some(update::Update::NoEndpoints(none)) => json!({ "noEndpoints": { "exists": none.exists } }),
         None => json!({}),

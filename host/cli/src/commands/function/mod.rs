@@ -150,14 +150,17 @@ impl Call {
     fn arguments(&self, function: &Function) -> Result<Vec<FunctionValue>, CliError> {
         let parameters = function.parameters.iter().map(Some).chain(std::iter::repeat(function.variadic.as_ref()));
         let read = |(number, (text, parameter)): (usize, (&String, Option<&_>))| {
-            let of = parameter.and_then(|parameter: &mortise_resource::manifest::FunctionParameter| {
+            let value_type = parameter.and_then(|parameter: &mortise_resource::manifest::FunctionParameter| {
                 parameter.r#type.as_ref()?.r#type.as_ref()
             });
-            if !self.json && matches!(of, Some(Type::Primitive(of)) if *of == i32::from(Primitive::String)) {
+            if !self.json
+                && matches!(value_type, Some(Type::Primitive(value_type)) if *value_type == i32::from(Primitive::String))
+            {
                 return Ok(FunctionValue { value: Some(Value::Text(text.clone())) });
             }
-            value::read(text)
-                .map_err(|fault| CliError::usage(format!("argument {}: {fault}", number + 1)).remedy("give it as JSON"))
+            value::read(text).map_err(|fault| {
+                CliError::usage(format!("argument {}", number + 1)).caused_by(fault).remedy("give it as JSON")
+            })
         };
         self.arguments.iter().zip(parameters).enumerate().map(read).collect()
     }
@@ -165,30 +168,31 @@ impl Call {
 
 /// The parameters, as `name: type`.
 fn signature(function: &Function) -> String {
-    let one = |parameter: &mortise_resource::manifest::FunctionParameter| {
+    let described = |parameter: &mortise_resource::manifest::FunctionParameter| {
         format!("{}: {}", parameter.name, shown(parameter.r#type.as_ref()))
     };
-    let fixed = function.parameters.iter().map(one);
-    let more = function.variadic.iter().map(|parameter| format!("{}…", one(parameter)));
+    let fixed = function.parameters.iter().map(described);
+    let more = function.variadic.iter().map(|parameter| format!("{}…", described(parameter)));
     fixed.chain(more).collect::<Vec<_>>().join(", ")
 }
 
 /// A type in Terraform's notation.
-fn shown(of: Option<&ValueType>) -> String {
-    match of.and_then(|of| of.r#type.as_ref()) {
+fn shown(value_type: Option<&ValueType>) -> String {
+    match value_type.and_then(|value_type| value_type.r#type.as_ref()) {
         None => String::new(),
-        Some(Type::Primitive(of)) => match Primitive::try_from(*of) {
+        Some(Type::Primitive(primitive)) => match Primitive::try_from(*primitive) {
             Ok(Primitive::Bool) => "bool",
             Ok(Primitive::Number) => "number",
             Ok(Primitive::String) => "string",
             Ok(Primitive::Unspecified) | Err(_) => "?",
         }
         .to_owned(),
-        Some(Type::List(of)) => format!("list({})", shown(Some(of))),
-        Some(Type::Set(of)) => format!("set({})", shown(Some(of))),
-        Some(Type::Map(of)) => format!("map({})", shown(Some(of))),
-        Some(Type::Object(of)) => {
-            let attributes = of.attributes.iter().map(|(name, of)| format!("{name}={}", shown(Some(of))));
+        Some(Type::List(element)) => format!("list({})", shown(Some(element))),
+        Some(Type::Set(element)) => format!("set({})", shown(Some(element))),
+        Some(Type::Map(element)) => format!("map({})", shown(Some(element))),
+        Some(Type::Object(object)) => {
+            let attributes =
+                object.attributes.iter().map(|(name, attribute)| format!("{name}={}", shown(Some(attribute))));
             format!("object({{{}}})", attributes.collect::<Vec<_>>().join(", "))
         }
     }

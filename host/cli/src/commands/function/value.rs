@@ -38,12 +38,12 @@ pub(super) fn write(value: &FunctionValue) -> String {
         None => "null".to_owned(),
         Some(Value::Boolean(yes)) => yes.to_string(),
         Some(Value::Number(number)) => number.clone(),
-        Some(Value::Text(one)) => text(one),
+        Some(Value::Text(content)) => text(content),
         Some(Value::Elements(elements)) => {
             format!("[{}]", elements.values.iter().map(write).collect::<Vec<_>>().join(","))
         }
         Some(Value::Entries(entries)) => {
-            let entries = entries.values.iter().map(|(name, one)| format!("{}:{}", text(name), write(one)));
+            let entries = entries.values.iter().map(|(name, entry)| format!("{}:{}", text(name), write(entry)));
             format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
         }
     }

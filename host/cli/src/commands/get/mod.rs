@@ -206,7 +206,7 @@ impl Get {
             )));
         }
         let prefix = match names.as_slice() {
-            [one] => one,
+            [single] => single,
             _ => &self.prefix,
         };
         let wants = |resource: &pb::Resource| names.is_empty() || names.contains(&ids::id_of(resource).name);

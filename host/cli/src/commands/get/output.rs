@@ -39,10 +39,10 @@ impl Get {
                 }
             }
             Output::Json => {
-                let one = wanted.iter().map(|wanted| wanted.names.len()).sum::<usize>() == 1;
+                let is_single = wanted.iter().map(|wanted| wanted.names.len()).sum::<usize>() == 1;
                 match resources().next() {
-                    Some(resource) if one => ui::print(shown.json(resource)?)?,
-                    None if one => {}
+                    Some(resource) if is_single => ui::print(shown.json(resource)?)?,
+                    None if is_single => {}
                     _ => {
                         let all: Vec<_> = resources().cloned().collect();
                         ui::line(

@@ -43,21 +43,21 @@ pub(super) async fn follow(
 
 /// Applies a change to a page; the indices are those at this moment.
 fn apply(page: &mut Vec<pb::Resource>, change: ResourceChange) {
-    let at = |index: i32| usize::try_from(index).unwrap_or(usize::MAX);
+    let position = |index: i32| usize::try_from(index).unwrap_or(usize::MAX);
     let mut take = |index: usize| (index < page.len()).then(|| page.remove(index));
     let put = match change.change_type {
         Some(ChangeType::Added(Added { resource, view_index })) => Some((view_index, resource)),
         Some(ChangeType::Modified(Modified { resource, previous_view_index, view_index, .. })) => {
-            take(at(previous_view_index));
+            take(position(previous_view_index));
             Some((view_index, resource))
         }
         Some(ChangeType::Removed(Removed { view_index, .. })) => {
-            take(at(view_index));
+            take(position(view_index));
             None
         }
         Some(ChangeType::Current(_)) | None => None,
     };
     if let Some((index, Some(resource))) = put {
-        page.insert(at(index).min(page.len()), resource);
+        page.insert(position(index).min(page.len()), resource);
     }
 }

@@ -86,9 +86,9 @@ fn render(answer: &InspectResponse, ui: &Ui) -> String {
             }
         }
         Some(asked) => {
-            for one in &asked.requests {
-                let state = if one.granted { "granted" } else { "not granted" };
-                line("requests", &format!("{} ({state}): {}", one.grant, one.reason));
+            for request in &asked.requests {
+                let state = if request.granted { "granted" } else { "not granted" };
+                line("requests", &format!("{} ({state}): {}", request.grant, request.reason));
             }
             for grant in &plugin.grants {
                 let effect =

@@ -64,7 +64,7 @@ fn render(line: &LogLine, ui: &Ui) -> String {
         4 => (Style::Plain, "DEBUG"),
         _ => (Style::Dim, "TRACE"),
     };
-    let at = line.at.as_ref().map(|at| at.to_string()).unwrap_or_default();
+    let time = line.at.as_ref().map(|time| time.to_string()).unwrap_or_default();
     let hook = if line.hook.is_empty() { String::new() } else { format!(" {}:", line.hook) };
     let mut text = format!("{hook} {}", line.message);
     for (key, value) in &line.fields {
@@ -72,5 +72,5 @@ fn render(line: &LogLine, ui: &Ui) -> String {
     }
     // A plugin's text must not control the terminal.
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    format!("{} {}{text}", ui.paint(Style::Dim, &at), ui.paint(style, &format!("{level:<5}")))
+    format!("{} {}{text}", ui.paint(Style::Dim, &time), ui.paint(style, &format!("{level:<5}")))
 }

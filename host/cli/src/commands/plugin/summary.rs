@@ -17,8 +17,8 @@ impl From<&pb::Resource> for PluginSummary {
     fn from(resource: &pb::Resource) -> Self {
         let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
         let conditions: Vec<_> = resource.status.values().flat_map(|status| &status.conditions).collect();
-        let of = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
-        let reason = |kind: &str| of(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
+        let find = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
+        let reason = |kind: &str| find(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
         let wrong = |c: &&&pb::Condition| c.state() != pb::condition::State::True && !c.message.is_empty();
         let messages: Vec<_> = conditions.iter().filter(wrong).map(|c| c.message.as_str()).collect();
         Self {

@@ -1,6 +1,7 @@
 //! Certificates of a running server, and whether a key belongs to a certificate; both by rustls.
 
 use std::{
+    io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -41,7 +42,7 @@ impl ServerCertVerifier for Recorder {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let chain = [end_entity].into_iter().chain(intermediates).map(|one| one.clone().into_owned());
+        let chain = [end_entity].into_iter().chain(intermediates).map(|certificate| certificate.clone().into_owned());
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = chain.collect();
         Ok(ServerCertVerified::assertion())
     }
@@ -71,17 +72,17 @@ impl ServerCertVerifier for Recorder {
 
 /// Fetches the certificates of the server at `host:port`, its own first. No data is sent over the connection.
 pub(super) async fn chain_of(addr: &str) -> Result<Vec<CertificateDer<'static>>, CliError> {
-    let unreachable = |why: String| {
-        CliError::new(Exit::Unreachable, format!("no certificate from {addr}: {why}"))
+    let unreachable = || {
+        CliError::new(Exit::Unreachable, format!("no certificate from {addr}"))
             .remedy("--server takes HOST:PORT of a port that speaks TLS")
     };
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host).trim_matches(['[', ']']);
-    let name = ServerName::try_from(host.to_owned()).map_err(|e| unreachable(e.to_string()))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|e| unreachable().caused_by(e))?;
     let provider = Arc::new(ring::default_provider());
     let recorder = Arc::new(Recorder { provider: provider.clone(), seen: Mutex::default() });
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|e| unreachable(e.to_string()))?
+        .map_err(|e| unreachable().caused_by(e))?
         .dangerous()
         .with_custom_certificate_verifier(recorder.clone())
         .with_no_client_auth();
@@ -95,9 +96,12 @@ pub(super) async fn chain_of(addr: &str) -> Result<Vec<CertificateDer<'static>>,
     let seen = std::mem::take(&mut *recorder.seen.lock().unwrap_or_else(PoisonError::into_inner));
     match connected {
         _ if !seen.is_empty() => Ok(seen),
-        Ok(Ok(_)) => Err(unreachable("it presents none".to_owned())),
-        Ok(Err(e)) => Err(unreachable(e.to_string())),
-        Err(_) => Err(unreachable(format!("it does not answer within {FETCH_TIMEOUT:?}"))),
+        Ok(Ok(_)) => Err(unreachable().caused_by(io::Error::other("it presents none"))),
+        Ok(Err(e)) => Err(unreachable().caused_by(e)),
+        Err(_) => {
+            let late = io::Error::other(format!("it does not answer within {FETCH_TIMEOUT:?}"));
+            Err(unreachable().caused_by(late))
+        }
     }
 }
 

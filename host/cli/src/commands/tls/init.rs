@@ -247,7 +247,7 @@ impl Plan {
                 let path = entry.map_err(wrong)?.path();
                 let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
                 let is_certificate = path.extension().is_some_and(|extension| extension == "pem");
-                let is_ours = || describe(&path).is_ok_and(|one| one.issuer == authority && !one.is_ca);
+                let is_ours = || describe(&path).is_ok_and(|found| found.issuer == authority && !found.is_ca);
                 if is_certificate && is_client(name) && path.with_extension("key").exists() && is_ours() {
                     found.push(name.to_owned());
                 }

@@ -78,7 +78,7 @@ impl Show {
                 ui::line(text.map_err(|e| CliError::failed("no JSON of certificates").caused_by(e))?)?;
             }
         }
-        match found.iter().filter(|one| one.validity != Validity::Valid).count() {
+        match found.iter().filter(|certificate| certificate.validity != Validity::Valid).count() {
             0 => Ok(Exit::Done),
             wrong => Err(CliError::failed(format!("{wrong} of {} certificates are not valid now", found.len()))
                 .remedy("`mortise tls init --force` issues those of its own authority again")),
@@ -123,20 +123,20 @@ fn unreadable(error: PemFileError) -> CliError {
 fn describe(source: &str, chain: &[CertificateDer<'_>], found: &mut Vec<Found>) -> Result<(), CliError> {
     let now = Timestamp::now();
     for der in chain {
-        let one = Certificate::parse(der).map_err(|e| CliError::usage(source).caused_by(e))?;
-        let validity = one.validity(now);
+        let certificate = Certificate::parse(der).map_err(|e| CliError::usage(source).caused_by(e))?;
+        let validity = certificate.validity(now);
         found.push(Found {
             source: source.to_owned(),
-            names: one.alternative_names(),
-            authority: one.is_ca,
-            not_before: one.start().to_string(),
-            not_after: one.expiry().to_string(),
-            days_left: one.days_left(now),
+            names: certificate.alternative_names(),
+            authority: certificate.is_ca,
+            not_before: certificate.start().to_string(),
+            not_after: certificate.expiry().to_string(),
+            days_left: certificate.days_left(now),
             state: validity.name(),
             validity,
-            subject: one.subject,
-            issuer: one.issuer,
-            serial: one.serial,
+            subject: certificate.subject,
+            issuer: certificate.issuer,
+            serial: certificate.serial,
         });
     }
     Ok(())
@@ -144,20 +144,20 @@ fn describe(source: &str, chain: &[CertificateDer<'_>], found: &mut Vec<Found>) 
 
 fn render(found: &[Found], ui: &Ui) -> String {
     let mut table = Table::new(["file", "subject", "names", "issuer", "expires", "days left", "state"]);
-    for one in found {
-        let style = match one.validity {
-            Validity::Valid if one.days_left < WARNING_DAYS => Style::Warn,
+    for certificate in found {
+        let style = match certificate.validity {
+            Validity::Valid if certificate.days_left < WARNING_DAYS => Style::Warn,
             Validity::Valid => Style::Good,
             _ => Style::Bad,
         };
         table.row(vec![
-            one.source.as_str().into(),
-            one.subject.as_str().into(),
-            one.names.join(",").into(),
-            one.issuer.as_str().into(),
-            one.not_after.as_str().into(),
-            Cell::styled(style, one.days_left.to_string()),
-            Cell::styled(style, one.state),
+            certificate.source.as_str().into(),
+            certificate.subject.as_str().into(),
+            certificate.names.join(",").into(),
+            certificate.issuer.as_str().into(),
+            certificate.not_after.as_str().into(),
+            Cell::styled(style, certificate.days_left.to_string()),
+            Cell::styled(style, certificate.state),
         ]);
     }
     table.render(ui)

@@ -68,13 +68,13 @@ fn every_changed_bit_and_every_cut_is_noticed() {
     let keys = identities(IDENTITY).unwrap();
     for file in [binary(FOR_TWO), binary(EMPTY)] {
         let whole = keys.decrypt(&file).unwrap();
-        for at in 0..file.len() {
+        for offset in 0..file.len() {
             for bit in 0..8 {
                 let mut changed = file.clone();
-                changed[at] ^= 1 << bit;
-                assert!(keys.decrypt(&changed).is_err(), "bit {bit} of byte {at}");
+                changed[offset] ^= 1 << bit;
+                assert!(keys.decrypt(&changed).is_err(), "bit {bit} of byte {offset}");
             }
-            assert!(keys.decrypt(&file[..at]).is_err(), "cut at {at}");
+            assert!(keys.decrypt(&file[..offset]).is_err(), "cut at {offset}");
         }
         assert!(keys.decrypt(&[file.as_slice(), b"x"].concat()).is_err());
         assert_eq!(keys.decrypt(&file).unwrap(), whole);

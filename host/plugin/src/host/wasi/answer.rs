@@ -48,10 +48,11 @@ pub(super) fn answer(
             Some((_, "subscribe")) => Some(handle(store, "pollable", 0)?),
             Some(("[method]output-stream", "check-write")) => Some(done(Some(Val::U64(MAX_WRITE_BYTES as u64)))),
             Some(("[method]output-stream", "write" | "blocking-write-and-flush")) => {
+                let bytes = arguments
+                    .iter()
+                    .find_map(|argument| if let Val::List(bytes) = argument { Some(bytes) } else { None });
                 let bytes =
-                    arguments.iter().find_map(|one| if let Val::List(bytes) = one { Some(bytes) } else { None });
-                let bytes =
-                    bytes.into_iter().flatten().filter_map(|one| if let Val::U8(b) = one { Some(*b) } else { None });
+                    bytes.into_iter().flatten().filter_map(|byte| if let Val::U8(b) = byte { Some(*b) } else { None });
                 match first {
                     Some(DISCARDED_STREAM) => {}
                     stream => state.print(stream.unwrap_or(1), bytes),
@@ -165,7 +166,7 @@ fn denied(interface: &str, function: &str, ty: &ComponentFunc) -> wasmtime::Resu
 
 /// Releases the handles in an argument. `first` becomes the representation of the first handle.
 fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut Option<u32>) -> wasmtime::Result<()> {
-    let one = |store: &mut StoreContextMut<'_, State>, any: ResourceAny, first: &mut Option<u32>| {
+    let read_single = |store: &mut StoreContextMut<'_, State>, any: ResourceAny, first: &mut Option<u32>| {
         if stub::release(store, any)? {
             return Ok(());
         }
@@ -174,7 +175,7 @@ fn release(store: &mut StoreContextMut<'_, State>, argument: &Val, first: &mut O
         wasmtime::Result::Ok(())
     };
     match argument {
-        Val::Resource(any) => one(store, *any, first),
+        Val::Resource(any) => read_single(store, *any, first),
         Val::List(all) | Val::Tuple(all) => all.iter().try_for_each(|inner| match inner {
             // A list of bytes may be long.
             Val::U8(_) => Ok(()),
@@ -201,7 +202,10 @@ fn done(value: Option<Val>) -> Val {
 }
 
 fn number(arguments: &[Val]) -> u64 {
-    arguments.iter().find_map(|one| if let Val::U64(number) = one { Some(*number) } else { None }).unwrap_or(0)
+    arguments
+        .iter()
+        .find_map(|argument| if let Val::U64(number) = argument { Some(*number) } else { None })
+        .unwrap_or(0)
 }
 
 /// Status that was passed to `exit` or `exit-with-code`.

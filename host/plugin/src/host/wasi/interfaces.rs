@@ -22,7 +22,7 @@ pub(crate) fn sends_http(engine: &Engine, component: &Component) -> bool {
     component
         .component_type()
         .imports(engine)
-        .any(|(import, _)| interface(import).is_some_and(|one| HTTP.contains(&one)))
+        .any(|(import, _)| interface(import).is_some_and(|import| HTTP.contains(&import)))
 }
 
 #[cfg(test)]

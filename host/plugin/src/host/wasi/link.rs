@@ -48,8 +48,8 @@ pub(crate) fn link(
                 }
                 ComponentItem::Resource(_) => {
                     let theirs = if http { stub::kind(name) } else { None };
-                    let of = theirs.unwrap_or_else(|| ResourceType::host_dynamic(kind(name)));
-                    target.resource(name, of, |_, _| Ok(()))?
+                    let resource_type = theirs.unwrap_or_else(|| ResourceType::host_dynamic(kind(name)));
+                    target.resource(name, resource_type, |_, _| Ok(()))?
                 }
                 _ => {}
             }

@@ -28,9 +28,9 @@ mod tests {
 
     #[test]
     fn random_numbers_are_the_same_every_time() {
-        let (mut one, mut two) = (Wasi::default(), Wasi::default());
-        let first = one.random();
+        let (mut own, mut two) = (Wasi::default(), Wasi::default());
+        let first = own.random();
         assert_eq!(first, two.random());
-        assert_ne!(first, one.random());
+        assert_ne!(first, own.random());
     }
 }

@@ -66,17 +66,17 @@ fn read_one(controller: wire::Controller) -> Result<ControllerDecl, String> {
 
 #[test]
 fn what_is_left_out_has_defaults() {
-    let one = read_one(controller("c")).unwrap();
-    assert_eq!((one.placement, one.parallel, one.initializes), (Placement::Singleton, 1, false));
-    assert_eq!(one.resync, Duration::from_secs(8 * 60 * 60));
-    assert_eq!((one.backoff_base, one.backoff_max), (Duration::from_millis(5), Duration::from_secs(1_000)));
-    assert_eq!(one.manages.to_string(), "own.v1.Thing");
+    let decl = read_one(controller("c")).unwrap();
+    assert_eq!((decl.placement, decl.parallel, decl.initializes), (Placement::Singleton, 1, false));
+    assert_eq!(decl.resync, Duration::from_secs(8 * 60 * 60));
+    assert_eq!((decl.backoff_base, decl.backoff_max), (Duration::from_millis(5), Duration::from_secs(1_000)));
+    assert_eq!(decl.manages.to_string(), "own.v1.Thing");
 }
 
 #[test]
 fn what_is_given_is_taken() {
     use wire::{index::By, watch::Mapper as Wire};
-    let one = read_one(wire::Controller {
+    let decl = read_one(wire::Controller {
         indexes: vec![index("to", By::ReferenceField("resource".into())), index("kind", By::ValueField("type".into()))],
         watches: vec![
             watch("Part", Wire::Owner(true)),
@@ -94,14 +94,14 @@ fn what_is_given_is_taken() {
         ..controller("c")
     })
     .unwrap();
-    let mappers: Vec<_> = one.watches.iter().map(|watch| watch.mapper.clone()).collect();
+    let mappers: Vec<_> = decl.watches.iter().map(|watch| watch.mapper.clone()).collect();
     let target = DataPath::new("spec.target").unwrap();
     let expected =
         [Mapper::Owner, Mapper::SameName, Mapper::Reference(target), Mapper::Index("to".into()), Mapper::Map];
     assert_eq!(mappers, expected);
-    assert_eq!(one.watches[4].indexes, [IndexDecl { name: "mine".into(), by: IndexBy::Owner, in_tenancy: false }]);
-    assert_eq!((one.placement, one.parallel, one.initializes), (Placement::EachServer, 64, true));
-    assert_eq!((one.resync, one.backoff_max), (Duration::from_secs(5), Duration::from_secs(1)));
+    assert_eq!(decl.watches[4].indexes, [IndexDecl { name: "mine".into(), by: IndexBy::Owner, in_tenancy: false }]);
+    assert_eq!((decl.placement, decl.parallel, decl.initializes), (Placement::EachServer, 64, true));
+    assert_eq!((decl.resync, decl.backoff_max), (Duration::from_secs(5), Duration::from_secs(1)));
 }
 
 #[test]
@@ -179,9 +179,9 @@ fn an_index_has_the_values_that_it_is_by() {
     };
     let values = |by: By, in_tenancy: bool, resource: &pb::Resource| {
         let index = wire::Index { in_tenancy, ..index("a", by) };
-        let one = read_one(wire::Controller { indexes: vec![index], ..controller("c") }).unwrap();
+        let decl = read_one(wire::Controller { indexes: vec![index], ..controller("c") }).unwrap();
         let field = |_: &DataPath, data: &[u8]| Ok::<_, ()>(vec![String::from_utf8(data.to_vec()).unwrap()]);
-        one.indexes[0].values(resource, field).unwrap()
+        decl.indexes[0].values(resource, field).unwrap()
     };
     let field = || By::ValueField("type".into());
     assert_eq!(values(By::ResourceName(true), false, &resource), ["web-1"]);
@@ -202,14 +202,14 @@ fn exports_must_be_there() {
     use wire::watch::Mapper as Wire;
     let maps = wire::Controller { watches: vec![watch("Part", Wire::Map(true))], ..controller("c") };
     let initializes = wire::Controller { initializes: true, ..controller("c") };
-    for (one, exports, says) in [
+    for (declared, exports, says) in [
         (controller("c"), Exports { controlling: false, ..EVERYTHING }, "does not export mortise:plugin/controlling"),
         (maps, Exports { mapping: false, ..EVERYTHING }, "does not export mortise:plugin/mapping"),
         (initializes, Exports { initializing: false, ..EVERYTHING }, "does not export mortise:plugin/initializing"),
     ] {
-        let fault = read_all(vec![one.clone()], exports).unwrap_err();
+        let fault = read_all(vec![declared.clone()], exports).unwrap_err();
         assert!(fault.contains(says), "{fault}");
-        assert!(read_all(vec![one], EVERYTHING).is_ok());
+        assert!(read_all(vec![declared], EVERYTHING).is_ok());
     }
     assert!(read_all(Vec::new(), Exports::default()).is_ok());
 }

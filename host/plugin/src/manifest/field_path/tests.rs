@@ -9,18 +9,19 @@ use super::*;
 
 /// `demo.Spec`, with a field of each kind that matters, and `demo.Inner` for its `inner`.
 fn pool() -> DescriptorPool {
-    let field = |number, name: &str, label: Label, of: Type, type_name: Option<&str>| FieldDescriptorProto {
+    let field = |number, name: &str, label: Label, kind: Type, type_name: Option<&str>| FieldDescriptorProto {
         name: Some(name.into()),
         number: Some(number),
         label: Some(label.into()),
-        r#type: Some(of.into()),
+        r#type: Some(kind.into()),
         type_name: type_name.map(Into::into),
         ..FieldDescriptorProto::default()
     };
-    let one = |number, name: &str, of| field(number, name, Label::Optional, of, None);
-    let message = |number, name: &str, label, of: &str| field(number, name, label, Type::Message, Some(of));
+    let scalar = |number, name: &str, kind| field(number, name, Label::Optional, kind, None);
+    let message =
+        |number, name: &str, label, type_name: &str| field(number, name, label, Type::Message, Some(type_name));
     let reference = ".hashicorp.consul.resource.Reference";
-    let mut optional = one(9, "maybe", Type::Bool);
+    let mut optional = scalar(9, "maybe", Type::Bool);
     optional.oneof_index = Some(0);
     optional.proto3_optional = Some(true);
     let spec = DescriptorProto {
@@ -29,11 +30,11 @@ fn pool() -> DescriptorPool {
             message(1, "inner", Label::Optional, ".demo.Inner"),
             message(2, "inners", Label::Repeated, ".demo.Inner"),
             message(3, "owner", Label::Optional, ".hashicorp.consul.resource.ID"),
-            one(4, "text", Type::String),
-            one(5, "number", Type::Int64),
+            scalar(4, "text", Type::String),
+            scalar(5, "number", Type::Int64),
             field(6, "words", Label::Repeated, Type::String, None),
             field(7, "colour", Label::Optional, Type::Enum, Some(".demo.Colour")),
-            one(8, "raw", Type::Bytes),
+            scalar(8, "raw", Type::Bytes),
             optional,
         ],
         oneof_decl: vec![OneofDescriptorProto { name: Some("_maybe".into()), ..OneofDescriptorProto::default() }],
@@ -44,7 +45,7 @@ fn pool() -> DescriptorPool {
         field: vec![
             message(1, "target", Label::Optional, reference),
             message(2, "targets", Label::Repeated, reference),
-            one(3, "weight", Type::Double),
+            scalar(3, "weight", Type::Double),
         ],
         ..DescriptorProto::default()
     };
@@ -83,9 +84,9 @@ fn data(fields: &[(&str, Value)]) -> Vec<u8> {
     message.encode_to_vec()
 }
 
-fn known(of: &str, message: &impl prost::Message) -> Value {
-    let of = pool().get_message_by_name(&format!("hashicorp.consul.resource.{of}")).unwrap();
-    Value::Message(DynamicMessage::decode(of, message.encode_to_vec().as_slice()).unwrap())
+fn known(message_name: &str, message: &impl prost::Message) -> Value {
+    let descriptor = pool().get_message_by_name(&format!("hashicorp.consul.resource.{message_name}")).unwrap();
+    Value::Message(DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice()).unwrap())
 }
 
 fn inner(fields: &[(&str, Value)]) -> Value {

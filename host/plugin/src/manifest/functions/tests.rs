@@ -17,20 +17,20 @@ const YES: Exports = Exports {
     importing: false,
 };
 
-fn of(of: Type) -> ValueType {
-    ValueType { r#type: Some(of) }
+fn of(value_type: Type) -> ValueType {
+    ValueType { r#type: Some(value_type) }
 }
 
-fn primitive(one: Primitive) -> ValueType {
-    of(Type::Primitive(one.into()))
+fn primitive(item: Primitive) -> ValueType {
+    of(Type::Primitive(item.into()))
 }
 
-fn list(one: ValueType) -> ValueType {
-    of(Type::List(Box::new(one)))
+fn list(item: ValueType) -> ValueType {
+    of(Type::List(Box::new(item)))
 }
 
-fn parameter(name: &str, one: ValueType) -> FunctionParameter {
-    FunctionParameter { name: name.into(), r#type: Some(one), ..FunctionParameter::default() }
+fn parameter(name: &str, item: ValueType) -> FunctionParameter {
+    FunctionParameter { name: name.into(), r#type: Some(item), ..FunctionParameter::default() }
 }
 
 fn function(parameters: Vec<FunctionParameter>, variadic: Option<FunctionParameter>) -> Function {
@@ -42,16 +42,16 @@ fn refused(functions: Vec<Function>, exports: Exports) -> String {
     read(functions, exports).unwrap_err().to_string()
 }
 
-fn value(one: Value) -> FunctionValue {
-    FunctionValue { value: Some(one) }
+fn value(item: Value) -> FunctionValue {
+    FunctionValue { value: Some(item) }
 }
 
-fn text(one: &str) -> FunctionValue {
-    value(Value::Text(one.into()))
+fn text(content: &str) -> FunctionValue {
+    value(Value::Text(content.into()))
 }
 
-fn number(one: &str) -> FunctionValue {
-    value(Value::Number(one.into()))
+fn number(digits: &str) -> FunctionValue {
+    value(Value::Number(digits.into()))
 }
 
 fn elements<const N: usize>(values: [FunctionValue; N]) -> FunctionValue {
@@ -59,7 +59,7 @@ fn elements<const N: usize>(values: [FunctionValue; N]) -> FunctionValue {
 }
 
 fn entries<const N: usize>(values: [(&str, FunctionValue); N]) -> FunctionValue {
-    let values = values.into_iter().map(|(name, one)| (name.to_owned(), one)).collect();
+    let values = values.into_iter().map(|(name, item)| (name.to_owned(), item)).collect();
     value(Value::Entries(FunctionEntries { values }))
 }
 
@@ -109,17 +109,21 @@ fn types_are_bounded_in_depth() {
 
 #[test]
 fn arguments_are_counted() {
-    let one = || parameter("a", primitive(Primitive::String));
-    let (at, says) = fault(function(vec![one()], None), &[]);
-    assert_eq!((at, says.as_str()), (None, "f takes 1 arguments, got: 0"));
-    assert_eq!(fault(function(vec![one()], None), &[text("a"), text("b")]).1, "f takes 1 arguments, got: 2");
+    let text_parameter = || parameter("a", primitive(Primitive::String));
+    let (index, says) = fault(function(vec![text_parameter()], None), &[]);
+    assert_eq!((index, says.as_str()), (None, "f takes 1 arguments, got: 0"));
+    assert_eq!(fault(function(vec![text_parameter()], None), &[text("a"), text("b")]).1, "f takes 1 arguments, got: 2");
     let more = parameter("more", primitive(Primitive::Number));
-    assert_eq!(fault(function(vec![one()], Some(more.clone())), &[]).1, "f takes 1 or more arguments, got: 0");
+    assert_eq!(
+        fault(function(vec![text_parameter()], Some(more.clone())), &[]).1,
+        "f takes 1 or more arguments, got: 0"
+    );
     let many = vec![text("a"); 1025];
-    assert!(fault(function(vec![one()], Some(more.clone())), &many).1.contains("got: 1025"));
-    let (at, says) = fault(function(vec![one()], Some(more.clone())), &[text("a"), number("1"), text("b")]);
-    assert_eq!((at, says.as_str()), (Some(2), "more: must be a number in decimal notation"));
-    let read = read(vec![function(vec![one()], Some(more))], YES).unwrap();
+    assert!(fault(function(vec![text_parameter()], Some(more.clone())), &many).1.contains("got: 1025"));
+    let (index, says) =
+        fault(function(vec![text_parameter()], Some(more.clone())), &[text("a"), number("1"), text("b")]);
+    assert_eq!((index, says.as_str()), (Some(2), "more: must be a number in decimal notation"));
+    let read = read(vec![function(vec![text_parameter()], Some(more))], YES).unwrap();
     assert_eq!(read["f"].check_arguments(&[text("a"), number("1"), number("-2.5e+10")]), Ok(()));
 }
 
@@ -127,14 +131,14 @@ fn arguments_are_counted() {
 fn arguments_are_of_their_types() {
     let object = ObjectType {
         attributes: [("x", primitive(Primitive::Bool)), ("y", list(primitive(Primitive::Number)))]
-            .map(|(name, one)| (name.to_owned(), one))
+            .map(|(name, item)| (name.to_owned(), item))
             .into(),
     };
-    let takes = |of: ValueType| function(vec![parameter("a", of)], None);
+    let takes = |value_type: ValueType| function(vec![parameter("a", value_type)], None);
     let object = || of(Type::Object(object.clone()));
     let map = || of(Type::Map(Box::new(primitive(Primitive::String))));
     let yes = || value(Value::Boolean(true));
-    for (of, argument, says) in [
+    for (value_type, argument, says) in [
         (primitive(Primitive::String), number("1"), "a: must be a text"),
         (primitive(Primitive::Bool), text("true"), "a: must be true or false"),
         (primitive(Primitive::Number), number("NaN"), "a: must be a number in decimal notation"),
@@ -156,7 +160,7 @@ fn arguments_are_of_their_types() {
         ),
         (primitive(Primitive::String), FunctionValue::default(), "a: null is not allowed"),
     ] {
-        assert_eq!(fault(takes(of), &[argument]), (Some(0), says.to_owned()));
+        assert_eq!(fault(takes(value_type), &[argument]), (Some(0), says.to_owned()));
     }
     let null = FunctionValue::default();
     let nullable = FunctionParameter { allow_null: true, ..parameter("a", primitive(Primitive::String)) };

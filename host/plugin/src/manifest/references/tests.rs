@@ -42,9 +42,9 @@ const INT32: i32 = 5;
 const MESSAGE: i32 = 11;
 const LIST: i32 = 3;
 
-fn field(name: &str, number: i32, label: i32, kind: i32, of: &str) -> WholeField {
-    let of = (!of.is_empty()).then(|| of.to_owned());
-    WholeField { name: name.into(), number, label, kind, of, options: None }
+fn field(name: &str, number: i32, label: i32, kind: i32, type_name: &str) -> WholeField {
+    let type_name = (!type_name.is_empty()).then(|| type_name.to_owned());
+    WholeField { name: name.into(), number, label, kind, of: type_name, options: None }
 }
 
 fn refers(field: WholeField, to: &str, on_delete: i32) -> WholeField {
@@ -80,8 +80,8 @@ fn what_is_no_reference_is_refused_with_its_field() {
         (refers(field("x", 1, 1, INT32, ""), "demo.v2.Artist", 1), "a reference is a string"),
         (refers(field("x", 1, 1, MESSAGE, ".t.Inner"), "demo.v2.Artist", 1), "a reference is a string"),
     ] {
-        let said = read(vec![bad]).unwrap_err();
-        assert!(said.starts_with("the option mortise.v1.reference of t.Top.x: ") && said.contains(says), "{said}");
+        let fault = read(vec![bad]).unwrap_err();
+        assert!(fault.starts_with("the option mortise.v1.reference of t.Top.x: ") && fault.contains(says), "{fault}");
     }
     assert!(read(vec![text()]).unwrap().0.is_empty(), "no declaration is within reach");
     assert!(!read(vec![field("x", 1, 1, MESSAGE, ".t.Inner")]).unwrap().0.is_empty());
@@ -106,11 +106,16 @@ fn references_are_found_and_cleared_wherever_they_stand() {
     let found = decls.find(&message, &data).unwrap();
     let shown: Vec<_> = found
         .iter()
-        .map(|one| format!("{} {}/{}/{}", one.field, one.tenancy.partition, one.tenancy.namespace, one.name))
+        .map(|reference| {
+            format!(
+                "{} {}/{}/{}",
+                reference.field, reference.tenancy.partition, reference.tenancy.namespace, reference.name
+            )
+        })
         .collect();
     assert_eq!(shown, ["one //a", "many //b", "many /n/c", "inner.to //a", "inner.deeper.to p/n/d"]);
-    let cleared = decls.clear(&message, &data, &|one| one.name == "a" || one.name == "b").unwrap();
-    let left: Vec<_> = decls.find(&message, &cleared).unwrap().into_iter().map(|one| one.name).collect();
+    let cleared = decls.clear(&message, &data, &|reference| reference.name == "a" || reference.name == "b").unwrap();
+    let left: Vec<_> = decls.find(&message, &cleared).unwrap().into_iter().map(|reference| reference.name).collect();
     assert_eq!(left, ["c", "d"]);
     assert!(matches!(decls.find(&message, &[0xff]), Err(DataReferenceError::Undecodable(_))));
 }

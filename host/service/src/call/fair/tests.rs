@@ -14,8 +14,8 @@ fn key((holder, connection): (u64, u64)) -> QueueKey {
     QueueKey { holder, connection, is_known: true, reader: None }
 }
 
-fn stranger(at: (u64, u64)) -> QueueKey {
-    QueueKey { is_known: false, ..key(at) }
+fn stranger(source: (u64, u64)) -> QueueKey {
+    QueueKey { is_known: false, ..key(source) }
 }
 
 async fn now(pool: &FairPool, caller: (u64, u64), units: usize) -> Option<Share> {
@@ -55,8 +55,8 @@ async fn served(places: usize, turns: &[(u64, u64)]) -> Vec<usize> {
         tokio::task::yield_now().await;
     }
     drop(held);
-    for one in waiting {
-        one.await.unwrap();
+    for waiter in waiting {
+        waiter.await.unwrap();
     }
     let order = order.lock();
     order.clone()
@@ -208,7 +208,8 @@ async fn a_crowd_on_the_same_address_gives_way_too_connection_by_connection() {
 async fn shares_that_are_read_or_belong_to_known_callers_stay() {
     for reader in [unread(Duration::ZERO), Arc::default(), unread(UNREAD_TIME)] {
         let pool = FairPool::new(4, 100);
-        let held = [A, B].map(|at| pool.try_acquire(QueueKey { reader: Some(reader.clone()), ..key(at) }, 2).unwrap());
+        let held =
+            [A, B].map(|source| pool.try_acquire(QueueKey { reader: Some(reader.clone()), ..key(source) }, 2).unwrap());
         let mut waiting = Box::pin(pool.acquire(stranger(C), 1));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         assert_eq!(pool.press(Instant::now()), 0, "{reader:?}");

@@ -10,7 +10,7 @@ use std::{
 };
 
 use mortise_resource::tenancy::WILDCARD;
-use mortise_store::{Place, Query};
+use mortise_store::{ListKey, Query};
 
 use super::lookup::{Lookup, LookupPage};
 
@@ -181,7 +181,7 @@ impl IndexContent {
     }
 
     /// Finds the next places with one of the values.
-    pub(super) fn find(&self, lookup: &Lookup, after: Option<&Place>) -> LookupPage {
+    pub(super) fn find(&self, lookup: &Lookup, after: Option<&ListKey>) -> LookupPage {
         let none = BTreeMap::new();
         let by_value = self.fields.get(lookup.field).unwrap_or(&none);
         // Values with the same compared beginning have one set.
@@ -196,7 +196,7 @@ impl IndexContent {
             behind.take_while(|place| place.starts_with(&begin)).take(PAGE_ENTRIES).collect()
         };
         let looked_at: BTreeSet<&str> = sets().flat_map(within).collect();
-        let page: Vec<Place> = looked_at.into_iter().take(PAGE_ENTRIES).filter_map(unpacked).collect();
+        let page: Vec<ListKey> = looked_at.into_iter().take(PAGE_ENTRIES).filter_map(unpacked).collect();
         LookupPage {
             next: page.last().filter(|_| page.len() == PAGE_ENTRIES).cloned(),
             entries: sets().map(BTreeSet::len).sum(),
@@ -210,13 +210,13 @@ fn compared_part(value: &str) -> &str {
     value.get(..value.floor_char_boundary(COMPARED_VALUE_BYTES)).unwrap_or(value)
 }
 
-fn packed(place: &Place) -> String {
+fn packed(place: &ListKey) -> String {
     [place.partition.as_str(), &place.namespace, &place.name].join("\0")
 }
 
-fn unpacked(place: &str) -> Option<Place> {
+fn unpacked(place: &str) -> Option<ListKey> {
     let mut parts = place.splitn(3, '\0').map(str::to_owned);
-    Some(Place { partition: parts.next()?, namespace: parts.next()?, name: parts.next()? })
+    Some(ListKey { partition: parts.next()?, namespace: parts.next()?, name: parts.next()? })
 }
 
 /// Returns the common beginning of the places of a query.
@@ -228,7 +228,7 @@ fn begin(Query { tenancy, name_prefix, .. }: &Query) -> String {
     }
 }
 
-fn is_in_query(Query { tenancy, name_prefix, .. }: &Query, place: &Place) -> bool {
+fn is_in_query(Query { tenancy, name_prefix, .. }: &Query, place: &ListKey) -> bool {
     let is = |asked: &String, unit: &String| asked == WILDCARD || asked == unit;
     is(&tenancy.partition, &place.partition)
         && is(&tenancy.namespace, &place.namespace)

@@ -110,8 +110,8 @@ mod tests {
             data.value = vec![0xff];
         }
         assert_eq!(terms(&other), Some(None));
-        if let Some(of) = other.id.as_mut().and_then(|id| id.r#type.as_mut()) {
-            of.group_version = "v2".into();
+        if let Some(resource_type) = other.id.as_mut().and_then(|id| id.r#type.as_mut()) {
+            resource_type.group_version = "v2".into();
         }
         assert_eq!(terms(&other), None);
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use mortise_resource::types::Gvk;
-use mortise_store::Place;
+use mortise_store::ListKey;
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
@@ -83,7 +83,7 @@ impl TypeIndex {
     }
 
     /// Finds the next places. `None`: the index is gone.
-    pub(crate) async fn find(&self, lookup: Lookup, after: Option<Place>) -> Option<LookupPage> {
+    pub(crate) async fn find(&self, lookup: Lookup, after: Option<ListKey>) -> Option<LookupPage> {
         let (answer, answered) = oneshot::channel();
         self.questions.send(PendingLookup { lookup, after, answer }).await.ok()?;
         answered.await.ok()

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use mortise_store::{Place, Query};
+use mortise_store::{ListKey, Query};
 use tokio::sync::oneshot;
 
 /// A request for the resources with one of some values.
@@ -18,9 +18,9 @@ pub(crate) struct Lookup {
 /// The answer to a look-up: some places, in order.
 #[derive(Debug)]
 pub(crate) struct LookupPage {
-    pub(in crate::query) places: Vec<Place>,
-    /// Place behind which the next look-up begins; `None` after the last.
-    pub(crate) next: Option<Place>,
+    pub(in crate::query) places: Vec<ListKey>,
+    /// ListKey behind which the next look-up begins; `None` after the last.
+    pub(crate) next: Option<ListKey>,
     /// Number of entries for the values, in all places.
     pub(in crate::query) entries: usize,
 }
@@ -28,6 +28,6 @@ pub(crate) struct LookupPage {
 /// A look-up behind a place.
 pub(super) struct PendingLookup {
     pub(super) lookup: Lookup,
-    pub(super) after: Option<Place>,
+    pub(super) after: Option<ListKey>,
     pub(super) answer: oneshot::Sender<LookupPage>,
 }

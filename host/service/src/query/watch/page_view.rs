@@ -4,13 +4,13 @@
 //! a change may let in an unknown row, the page has to be read again.
 
 use mortise_query::{Direction, PageToken, SortKey};
-use mortise_store::Place;
+use mortise_store::ListKey;
 
 /// A row of the page.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) key: SortKey,
-    pub(super) place: Place,
+    pub(super) place: ListKey,
     pub(super) uid: String,
     /// Hash of the shown part of the resource.
     pub(super) shown: u64,
@@ -40,7 +40,7 @@ pub(super) struct PageView {
 #[derive(Debug, Clone)]
 pub(super) struct NextRow {
     pub(super) key: SortKey,
-    pub(super) place: Place,
+    pub(super) place: ListKey,
 }
 
 /// A step from one page to the next.
@@ -51,7 +51,7 @@ pub(super) enum PageStep {
     /// Replaces or moves a row: old index, new index.
     Modified(usize, usize),
     /// Removes the row at this index, with its place and uid.
-    Removed(usize, Place, String),
+    Removed(usize, ListKey, String),
 }
 
 /// The effect of a change on the page.
@@ -92,7 +92,7 @@ impl PageView {
     }
 
     /// Applies the new state of a place: a row, if its resource matches.
-    pub(super) fn apply(&mut self, place: &Place, now: Option<Row>) -> Effect {
+    pub(super) fn apply(&mut self, place: &ListKey, now: Option<Row>) -> Effect {
         let now = now.filter(|row| self.bounds.token.as_ref().is_none_or(|token| token.admits(&row.key)));
         let old = self.rows.iter().position(|row| row.place == *place);
         if let Some(follower) = self.follower.as_ref().filter(|follower| follower.place == *place) {
@@ -220,8 +220,8 @@ mod tests {
     use super::*;
     use crate::query::collect::Collector;
 
-    /// Place and content of each row that the client has.
-    type Shown = Vec<(Place, u64)>;
+    /// ListKey and content of each row that the client has.
+    type Shown = Vec<(ListKey, u64)>;
 
     struct World {
         schema: Schema,
@@ -240,7 +240,7 @@ mod tests {
             };
             let encoded = EncodedResource::encode(&resource).unwrap();
             let key = self.order.key(&Candidate::new(&encoded, &self.schema)).unwrap();
-            Row { key, place: place(name), uid: String::new(), shown: *shown, bytes: *bytes, kept: 0 }
+            Row { key, place: list_key(name), uid: String::new(), shown: *shown, bytes: *bytes, kept: 0 }
         }
 
         /// Returns the page of a search, made by the collector of searches.
@@ -254,7 +254,7 @@ mod tests {
                 collector.offer(self.row(name).key, resource);
             }
             let page = collector.finish();
-            let more = page.follower.map(|(key, resource)| NextRow { key, place: place(resource.name()) });
+            let more = page.follower.map(|(key, resource)| NextRow { key, place: list_key(resource.name()) });
             (page.resources.iter().map(|resource| self.row(resource.name())).collect(), more)
         }
     }
@@ -268,18 +268,18 @@ mod tests {
         }
     }
 
-    fn place(name: &str) -> Place {
-        Place { partition: String::new(), namespace: String::new(), name: name.into() }
+    fn list_key(name: &str) -> ListKey {
+        ListKey { partition: String::new(), namespace: String::new(), name: name.into() }
     }
 
-    fn apply(shown: &mut Shown, step: PageStep, row: impl Fn(usize) -> (Place, u64)) {
+    fn apply(shown: &mut Shown, step: PageStep, row: impl Fn(usize) -> (ListKey, u64)) {
         match step {
-            PageStep::Added(at) => shown.insert(at, row(at)),
+            PageStep::Added(index) => shown.insert(index, row(index)),
             PageStep::Modified(from, to) => {
                 shown.remove(from);
                 shown.insert(to, row(to));
             }
-            PageStep::Removed(at, place, _) => assert_eq!(shown.remove(at).0, place),
+            PageStep::Removed(index, place, _) => assert_eq!(shown.remove(index).0, place),
         }
     }
 
@@ -324,15 +324,17 @@ mod tests {
             let mut shown = Shown::new();
             let reread = |view: &mut PageView, shown: &mut Shown, world: &World| {
                 let (rows, more) = world.page(&bounds);
-                let of = shown_rows(&rows);
-                view.become_page(rows, more).into_iter().for_each(|step| apply(shown, step, |at| of[at].clone()));
+                let expected = shown_rows(&rows);
+                view.become_page(rows, more)
+                    .into_iter()
+                    .for_each(|step| apply(shown, step, |index| expected[index].clone()));
             };
             reread(&mut view, &mut shown, &world);
             for _ in 0..random.usize(..20) {
                 let name = change(&mut world, &mut random);
                 let row = world.stored.contains_key(&name).then(|| world.row(&name));
                 let content = row.as_ref().map(|row| (row.place.clone(), row.shown));
-                match view.apply(&place(&name), row) {
+                match view.apply(&list_key(&name), row) {
                     Effect::Steps(steps) => {
                         steps_told += steps.len();
                         steps.into_iter().for_each(|step| apply(&mut shown, step, |_| content.clone().unwrap()));

@@ -97,8 +97,8 @@ impl ResourceChanges {
     /// Reads the current state, and opens the watch of changes.
     async fn read(&mut self) -> Result<Option<Option<pb::Resource>>, Error> {
         let tenancy = self.id.tenancy.clone().unwrap_or_default();
-        let of = self.id.r#type.clone().unwrap_or_default();
-        let query = Query { type_key: TypeKey::from(&of), tenancy, name_prefix: self.id.name.clone() };
+        let resource_type = self.id.r#type.clone().unwrap_or_default();
+        let query = Query { type_key: TypeKey::from(&resource_type), tenancy, name_prefix: self.id.name.clone() };
         let terms = [
             Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() },
             Term::for_tenancy(&query.tenancy),

@@ -11,7 +11,7 @@ use mortise_resource::{
     data::{ResourceChange, WatchResourcesResponse, resource_change::*, watch_resources_response::PageTokenChange},
     pb,
 };
-use mortise_store::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Place, StoreError};
+use mortise_store::{ChangeEvent, ChangeStep, ChangeWatch, ListKey, OpenedChanges, StoreError};
 use prost::Message as _;
 use tokio::{
     sync::OwnedSemaphorePermit,
@@ -141,7 +141,7 @@ impl Stateful {
             tokio::task::yield_now().await;
         }
         let Page { resources, follower, .. } = collector.finish();
-        let follower = follower.map(|(key, resource)| NextRow { key, place: place(&resource) });
+        let follower = follower.map(|(key, resource)| NextRow { key, place: list_key(&resource) });
         let mut rows = Vec::with_capacity(resources.len());
         let mut shown = Vec::with_capacity(resources.len());
         for resource in resources {
@@ -170,25 +170,25 @@ impl Stateful {
         if self.session.renew().await? {
             return Ok(Vec::new());
         }
-        let mut told = Vec::new();
+        let mut delivered = Vec::new();
         let mut bytes = 0;
         let mut looked_at = 0;
         while let Some(change) = next.take() {
             match self.apply(&change).await? {
-                None => return Ok(told),
-                Some(steps) => told.extend(steps.into_iter().inspect(|step| bytes += step.encoded_len())),
+                None => return Ok(delivered),
+                Some(steps) => delivered.extend(steps.into_iter().inspect(|step| bytes += step.encoded_len())),
             }
             looked_at += 1;
             if looked_at < YIELD_INTERVAL_CHANGES && bytes < CHUNK_BYTES && !turn.is_over() {
                 next = match changes.ready() {
                     Ok(next) => next,
-                    Err(error) => return lost(&error).map(|_| told),
+                    Err(error) => return lost(&error).map(|_| delivered),
                 };
             }
         }
         self.reserve()?;
         self.changes = Some(changes);
-        Ok(told)
+        Ok(delivered)
     }
 
     /// Applies a change; `None` if the page has to be read again.
@@ -204,7 +204,9 @@ impl Stateful {
         let (row, shown) = now.unzip();
         let place = match (&row, &change.now, &change.before) {
             (Some(row), ..) => row.place.clone(),
-            (None, Some(resource), _) | (None, None, mortise_store::PriorState::Resource(resource)) => place(resource),
+            (None, Some(resource), _) | (None, None, mortise_store::PriorState::Resource(resource)) => {
+                list_key(resource)
+            }
             (None, None, _) => return Ok(Some(Vec::new())),
         };
         Ok(match self.view.apply(&place, row) {
@@ -228,7 +230,7 @@ impl Stateful {
     /// Returns the row of a resource, and the shown part.
     fn row_of(&self, Visible { key, resource }: Visible) -> Result<(Row, pb::Resource), Error> {
         let shown = self.session.shown(&resource)?;
-        let place = place(&resource);
+        let place = list_key(&resource);
         let kept = key.encode().len() + place.partition.len() + place.namespace.len() + place.name.len();
         let row = Row {
             key,
@@ -245,7 +247,9 @@ impl Stateful {
     fn change_of(&self, step: PageStep, shown: &dyn Fn(usize) -> Option<pb::Resource>) -> ResourceChange {
         let index = |index: usize| i32::try_from(index).unwrap_or(i32::MAX);
         let change = match step {
-            PageStep::Added(at) => ChangeType::Added(Added { resource: shown(at), view_index: index(at) }),
+            PageStep::Added(position) => {
+                ChangeType::Added(Added { resource: shown(position), view_index: index(position) })
+            }
             PageStep::Modified(from, to) => {
                 let resource = shown(to);
                 ChangeType::Modified(Modified {
@@ -256,14 +260,14 @@ impl Stateful {
                     view_index: index(to),
                 })
             }
-            PageStep::Removed(at, Place { partition, namespace, name }, uid) => {
+            PageStep::Removed(position, ListKey { partition, namespace, name }, uid) => {
                 let id = pb::Id {
                     uid,
                     name,
                     r#type: Some(self.session.search.kind.gvk.to_pb()),
                     tenancy: Some(pb::Tenancy { partition, namespace }),
                 };
-                ChangeType::Removed(Removed { name: Some(id), view_index: index(at) })
+                ChangeType::Removed(Removed { name: Some(id), view_index: index(position) })
             }
         };
         ResourceChange { change_type: Some(change) }
@@ -346,9 +350,9 @@ fn bounds(session: &Session) -> PageBounds {
     PageBounds { size: search.page_size, bytes: PAGE_BYTES, token: search.token.clone() }
 }
 
-fn place(resource: &EncodedResource) -> Place {
+fn list_key(resource: &EncodedResource) -> ListKey {
     let id = resource.id();
-    Place { partition: id.partition.to_owned(), namespace: id.namespace.to_owned(), name: id.name.to_owned() }
+    ListKey { partition: id.partition.to_owned(), namespace: id.namespace.to_owned(), name: id.name.to_owned() }
 }
 
 /// Hashes the shown part. Hashes are compared within one watch only.

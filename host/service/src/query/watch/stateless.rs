@@ -95,9 +95,9 @@ impl Stateless {
         let phase = match (resume_token, starting_time) {
             ("", None) => Phase::New,
             ("", Some(time)) => {
-                let at = SystemTime::try_from(time)
+                let begin = SystemTime::try_from(time)
                     .map_err(|_| Error::invalid("starting_time: not a valid time; give one in the past"))?;
-                if at > SystemTime::now() {
+                if begin > SystemTime::now() {
                     return Err(Error::invalid("starting_time: in the future; give one in the past"));
                 }
                 Phase::Since(time)
@@ -254,8 +254,8 @@ impl Stateless {
                 ChangeStep::Change(change) => {
                     let full = self.pending.is_full(self.chunk).then(|| std::mem::take(&mut self.pending));
                     let is_old = since.is_some_and(|since| is_before(&change, since));
-                    let told = if is_old { None } else { visible_change(&self.session, &change).await? };
-                    told.into_iter().for_each(|change| self.pending.add(change));
+                    let visible = if is_old { None } else { visible_change(&self.session, &change).await? };
+                    visible.into_iter().for_each(|change| self.pending.add(change));
                     self.position = change.position();
                     if let Some(full) = full {
                         self.phase = Phase::Replay(changes, since, place);
@@ -304,8 +304,8 @@ impl Stateless {
         };
         let mut looked_at = 0;
         while let Some(change) = next.take() {
-            let told = visible_change(&self.session, &change).await?;
-            told.into_iter().for_each(|change| self.pending.add(change));
+            let visible = visible_change(&self.session, &change).await?;
+            visible.into_iter().for_each(|change| self.pending.add(change));
             self.position = change.position();
             looked_at += 1;
             if looked_at < YIELD_INTERVAL_CHANGES && !turn.is_over() && !self.pending.is_full(self.chunk) {
@@ -425,5 +425,6 @@ async fn visible_change(session: &Session, change: &ChangeEvent) -> Result<Optio
 /// Whether an update was made before a time, as far as its time is known.
 fn is_before(change: &ChangeEvent, time: Timestamp) -> bool {
     let meta = change.now.as_ref().and_then(|now| now.decode_meta().ok().flatten());
-    meta.and_then(|meta| meta.update_time).is_some_and(|at| (at.seconds, at.nanos) < (time.seconds, time.nanos))
+    meta.and_then(|meta| meta.update_time)
+        .is_some_and(|updated| (updated.seconds, updated.nanos) < (time.seconds, time.nanos))
 }

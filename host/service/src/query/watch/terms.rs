@@ -127,8 +127,8 @@ mod tests {
         let registry = Arc::new(ArcSwap::from_pointee(builtin()));
         let kind = registry.load().resolve_type(&types::namespace()).unwrap().clone();
         let field = field(&kind, &registry, &Arc::default(), "metadata.k").unwrap();
-        let resource = |of: Gvk, bytes: usize, schema_version: u32, meta: Option<Meta>| {
-            let id = pb::Id { r#type: Some(of.to_pb()), name: "n".into(), ..pb::Id::default() };
+        let resource = |gvk: Gvk, bytes: usize, schema_version: u32, meta: Option<Meta>| {
+            let id = pb::Id { r#type: Some(gvk.to_pb()), name: "n".into(), ..pb::Id::default() };
             let metadata = [("k".to_owned(), "v".to_owned()), ("other".to_owned(), "x".repeat(bytes))].into();
             let meta = meta.map(Box::new);
             let resource = pb::Resource { id: Some(id), metadata, schema_version, meta, ..pb::Resource::default() };

@@ -168,7 +168,7 @@ impl<'t> CommitGroup<'t> {
         if let Some((usage, unlimited)) = limits {
             let is_unlimited = |stored: &StoredResource| {
                 let id = stored.resource.id();
-                unlimited.is_some_and(|of| of.group == id.group && of.kind == id.kind)
+                unlimited.is_some_and(|resource_type| resource_type.group == id.group && resource_type.kind == id.kind)
             };
             before.retain(|key, before| !before.or_else(|| now(key)).is_some_and(is_unlimited));
             let mut counted = Growth::default();
@@ -202,9 +202,11 @@ impl<'t> CommitGroup<'t> {
     fn pending_references(&self) -> Result<PendingReferences, StoreError> {
         let mut pending = PendingReferences::new();
         for (key, slot) in self.slots.iter().filter(|(_, slot)| slot.is_changed()) {
-            for (step, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
-                let Some(of) = of.as_ref().filter(|of| of.resource.references_bytes() > 0) else { continue };
-                for entry in of.index_entries(key)? {
+            for (step, content) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
+                let Some(stored) = content.as_ref().filter(|stored| stored.resource.references_bytes() > 0) else {
+                    continue;
+                };
+                for entry in stored.index_entries(key)? {
                     if let Some((to, referrer)) = keys::split_reference(&entry) {
                         pending.entry(to.to_vec()).or_default().push((step, referrer.to_vec()));
                     }

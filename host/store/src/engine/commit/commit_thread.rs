@@ -448,7 +448,8 @@ fn write(batch: &mut WriteBatch, key: &[u8], slot: &Slot) -> Result<(), StoreErr
     if let Some(before) = &slot.before {
         record::remove_chunks(batch, keys::RESOURCE, before.seq, before.len);
     }
-    let entries = |of: &Option<StoredResource>| of.as_ref().map_or(Ok(Vec::new()), |of| of.index_entries(key));
+    let entries =
+        |stored: &Option<StoredResource>| stored.as_ref().map_or(Ok(Vec::new()), |stored| stored.index_entries(key));
     let (before, now) = (entries(&slot.before)?, entries(&slot.now)?);
     for entry in before.iter().filter(|entry| !now.contains(entry)) {
         batch.remove(entry.as_slice());

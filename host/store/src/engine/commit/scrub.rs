@@ -89,7 +89,7 @@ impl Scrub {
                 }
             });
             if key.as_slice() < self.upto.as_slice() {
-                let len = |of: &Option<StoredResource>| of.as_ref().map(|stored| stored.len);
+                let len = |slot_content: &Option<StoredResource>| slot_content.as_ref().map(|stored| stored.len);
                 growth.note(key, len(&slot.before), len(&slot.now));
             }
         }
@@ -108,8 +108,8 @@ impl Scrub {
 
 /// Lists the steps of a group on the keys of one resource.
 pub(crate) fn steps(key: &[u8], slot: &Slot, mut step: impl FnMut(Step, &[u8], u64)) {
-    for (what, of) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
-        let Some(stored) = of else { continue };
+    for (what, content) in [(Step::Remove, &slot.before), (Step::Add, &slot.now)] {
+        let Some(stored) = content else { continue };
         step(what, key, stored.seq);
         for entry in stored.index_entries(key).unwrap_or_default() {
             step(what, &entry, 0);

@@ -99,8 +99,8 @@ impl Shared {
         metrics::missing(shortage.as_ref().map_or(0, Shortage::missing));
         self.room.note(shortage);
         // By the published health: the checkpoint thread may have noted the shortage first, without logging it.
-        let said = self.health.borrow().full.is_some();
-        match (said, &now) {
+        let was_full = self.health.borrow().full.is_some();
+        match (was_full, &now) {
             (false, Some(why)) => {
                 tracing::error!(%path, why, "the store refuses writes that need space; free some")
             }

@@ -264,11 +264,11 @@ fn physical_block(dir: &Path) -> usize {
     let device = fs::metadata(dir).map_or(0, |found| found.dev());
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // For a partition, the value is in the directory of its disk.
-    let told = ["queue", "../queue"].iter().find_map(|queue| {
+    let found = ["queue", "../queue"].iter().find_map(|queue| {
         fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{queue}/physical_block_size")).ok()
     });
-    let told = told.and_then(|text| text.trim().parse::<u64>().ok()).filter(|block| block.is_power_of_two());
-    told.unwrap_or(0).clamp(*DISK_BLOCK_BYTES.start(), *DISK_BLOCK_BYTES.end()) as usize
+    let block = found.and_then(|text| text.trim().parse::<u64>().ok()).filter(|block| block.is_power_of_two());
+    block.unwrap_or(0).clamp(*DISK_BLOCK_BYTES.start(), *DISK_BLOCK_BYTES.end()) as usize
 }
 
 fn path(dir: &Path, generation: u64) -> PathBuf {
@@ -342,23 +342,23 @@ fn read(
                 "it is of generation {found}, but the tree beside it has only generation {has}: the end of the tree's file is lost"
             )));
         }
-        let damaged = |at: usize, number: u64, what: &str| {
-            corrupt(format!("record {number} of the write-ahead log, at or before byte {at}, {what}"))
+        let damaged = |offset: usize, number: u64, what: &str| {
+            corrupt(format!("record {number} of the write-ahead log, at or before byte {offset}, {what}"))
         };
-        let record_at = |at: usize| parse(checkpoint.salt, generation, bytes.get(at..)?);
-        let (mut at, mut number) = (0, recovered.checkpoint.number);
-        while let Some(found) = record_at(at).filter(|found| found.number == number) {
+        let record_at = |offset: usize| parse(checkpoint.salt, generation, bytes.get(offset..)?);
+        let (mut offset, mut number) = (0, recovered.checkpoint.number);
+        while let Some(found) = record_at(offset).filter(|found| found.number == number) {
             let (mut body, mut edits) = (found.body, Vec::new());
             while !body.is_empty() {
-                edits.push(edit(&mut body).ok_or_else(|| damaged(at, number, "is not a list of edits"))?);
+                edits.push(edit(&mut body).ok_or_else(|| damaged(offset, number, "is not a list of edits"))?);
             }
             recovered.states.extend(edits);
-            at += found.size;
+            offset += found.size;
             number += 1;
             recovered.checkpoint = CheckpointPosition { generation, number, salt: checkpoint.salt };
         }
         // The rest of the file is from an earlier turn, or zeros.
-        if let Some(later) = (at..bytes.len()).step_by(MIN_BLOCK_BYTES).find(|later| record_at(*later).is_some()) {
+        if let Some(later) = (offset..bytes.len()).step_by(MIN_BLOCK_BYTES).find(|later| record_at(*later).is_some()) {
             return Err(damaged(later, number, "is damaged, and others follow it"));
         }
         let [even, odd] = durable.lengths;
@@ -371,11 +371,11 @@ fn read(
         }
         // A file of this store begins with a record of one of its turns, or with zeros: a disk writes a block whole.
         let begins = self::generation(checkpoint.salt, &bytes).filter(|_| bytes.iter().take(8).any(|byte| *byte != 0));
-        if at == 0 && begins.is_some_and(|begins| begins > checkpoint.generation + 2) {
+        if offset == 0 && begins.is_some_and(|begins| begins > checkpoint.generation + 2) {
             foreign.get_or_insert(path.clone());
         }
-        if at > 0 {
-            recovered.held.push((path, at.min(bytes.len())));
+        if offset > 0 {
+            recovered.held.push((path, offset.min(bytes.len())));
         }
     }
     if recovered.checkpoint.number < durable.number {
@@ -417,8 +417,8 @@ impl LogTail {
 pub(crate) fn fuzz(bytes: &[u8]) {
     if let Some((salt, rest)) = bytes.split_first_chunk::<8>() {
         let salt = u64::from_be_bytes(*salt);
-        let of = generation(salt, rest).unwrap_or_default();
-        let _ = parse(salt, of, rest).map(|found| (found.number, found.size, found.body.len()));
+        let generation_found = generation(salt, rest).unwrap_or_default();
+        let _ = parse(salt, generation_found, rest).map(|found| (found.number, found.size, found.body.len()));
     }
     let mut body = bytes;
     while edit(&mut body).is_some() {}

@@ -234,9 +234,9 @@ fn before(
     })
 }
 
-fn is_at_same_place(one: &EncodedResource, other: &EncodedResource) -> bool {
-    let (one, other) = (one.id(), other.id());
-    (one.partition, one.namespace, one.name) == (other.partition, other.namespace, other.name)
+fn is_at_same_place(left: &EncodedResource, other: &EncodedResource) -> bool {
+    let (left, other) = (left.id(), other.id());
+    (left.partition, left.namespace, left.name) == (other.partition, other.namespace, other.name)
 }
 
 /// Reads an event, if it exists.

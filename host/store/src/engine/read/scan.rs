@@ -183,7 +183,7 @@ impl Scanner {
             match found.parse(decoder) {
                 Ok(resource) => resources.push(resource),
                 Err(source) => {
-                    let Some(place) = keys::resource_place(&key) else { return Err(source) };
+                    let Some(place) = keys::resource_list_key(&key) else { return Err(source) };
                     next = State::At(StoreError::Unreadable { place: Box::new(place), source: Box::new(source) });
                     break;
                 }

@@ -403,7 +403,7 @@ mod tests {
         let reads = Arc::default();
         let mut hubs = TypeHubs::default();
         let mut random = Random(1);
-        let of = |n: usize| {
+        let sized = |n: usize| {
             let subject = TermSubject::Field(field(&format!("f{n}"), &reads));
             Term { subject, values: ["a".to_owned()].into() }
         };
@@ -415,12 +415,12 @@ mod tests {
             terms
         };
         for n in 0..MAX_FIELDS {
-            assert!(add(&mut hubs, &[of(n)]).is_some());
+            assert!(add(&mut hubs, &[sized(n)]).is_some());
         }
-        assert!(add(&mut hubs, &[of(3)]).is_some(), "the field is read already");
-        assert_eq!(add(&mut hubs, &[of(MAX_FIELDS)]), None, "it receives everything");
+        assert!(add(&mut hubs, &[sized(3)]).is_some(), "the field is read already");
+        assert_eq!(add(&mut hubs, &[sized(MAX_FIELDS)]), None, "it receives everything");
         let name = Term { subject: TermSubject::Name, values: ["r0".to_owned()].into() };
-        assert_eq!(add(&mut hubs, &[of(MAX_FIELDS), name.clone()]).as_deref(), Some([name].as_slice()));
+        assert_eq!(add(&mut hubs, &[sized(MAX_FIELDS), name.clone()]).as_deref(), Some([name].as_slice()));
         let changed = Change { prior: None, now: Some(resource(&mut random, "r9", "ns0")), ..change(&mut random) };
         sent(&hubs, &changed);
         assert_eq!(reads.load(Ordering::Relaxed), MAX_FIELDS);

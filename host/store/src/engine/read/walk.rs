@@ -19,7 +19,7 @@ use crate::engine::{
         table::{Payload, Table},
     },
 };
-use crate::{IdPartError, Place, Query, ScanPart, StoreError};
+use crate::{IdPartError, ListKey, Query, ScanPart, StoreError};
 
 /// Keys after which a long step yields the processor to waiting threads: some 50 µs. Otherwise the kernel would let it
 /// run for milliseconds, whatever its niceness.
@@ -196,7 +196,7 @@ impl Plan {
             Some((label, value)) => keys::label_prefix(&query.type_key, label, value)?,
             None => keys::type_prefix(&query.type_key)?,
         };
-        let after = after.as_ref().map(|Place { partition, namespace, name }| {
+        let after = after.as_ref().map(|ListKey { partition, namespace, name }| {
             let mut key = base.clone();
             let segments = [("after", partition.as_str()), ("after", namespace), ("after", name)];
             keys::push(&mut key, &segments).map(|()| key)

@@ -79,19 +79,19 @@ async fn trimming_during_a_replay_is_an_error() {
 #[tokio::test]
 async fn a_time_is_a_position() {
     let store = TestStore::new(|options| Options { history_events: 6, ..options });
-    let at = |seconds| Timestamp { seconds, nanos: 5 };
+    let time = |seconds| Timestamp { seconds, nanos: 5 };
     let touched = |stored: pb::Resource, seconds| pb::Resource {
-        meta: Some(Box::new(Meta { update_time: Some(at(seconds)), ..Meta::default() })),
+        meta: Some(Box::new(Meta { update_time: Some(time(seconds)), ..Meta::default() })),
         ..stored
     };
-    assert_eq!(store.position_before(at(0)).await.unwrap(), Some(Position::default()));
+    assert_eq!(store.position_before(time(0)).await.unwrap(), Some(Position::default()));
     let mut stored = write(&*store, &touched(resource("a"), 100)).await;
     for n in 1..4 {
         stored = write(&*store, &touched(stored, 100 + 10 * n)).await;
     }
     delete(&*store, &stored).await;
     write(&*store, &touched(resource("b"), 150)).await;
-    let found = async |seconds| store.position_before(at(seconds)).await.unwrap().map(|position| position.sequence);
+    let found = async |seconds| store.position_before(time(seconds)).await.unwrap().map(|position| position.sequence);
     for (seconds, sequence) in [(50, 0), (100, 0), (101, 1), (110, 1), (130, 3), (131, 4), (150, 4), (151, 6)] {
         assert_eq!(found(seconds).await, Some(sequence), "{seconds}");
     }

@@ -113,14 +113,14 @@ async fn damaged_files_are_an_error_or_work() {
         match round % 3 {
             0 => handle.set_len(random.u64(0..len)).unwrap(),
             1 => {
-                let at = random.u64(0..len.min(60_000));
-                handle.write_all_at(&vec![random.u8(..); 1 + random.usize(0..4_000)], at).unwrap();
+                let offset = random.u64(0..len.min(60_000));
+                handle.write_all_at(&vec![random.u8(..); 1 + random.usize(0..4_000)], offset).unwrap();
             }
             _ => {
-                let at = random.u64(0..len.min(60_000));
+                let offset = random.u64(0..len.min(60_000));
                 let mut byte = [0];
-                handle.read_exact_at(&mut byte, at).unwrap();
-                handle.write_all_at(&[byte[0] ^ (1 << random.u8(0..8))], at).unwrap();
+                handle.read_exact_at(&mut byte, offset).unwrap();
+                handle.write_all_at(&[byte[0] ^ (1 << random.u8(0..8))], offset).unwrap();
             }
         }
         drop(handle);

@@ -93,8 +93,8 @@ async fn a_damaged_event_is_trimmed_like_any_other() {
     assert_eq!(store.poisoned(), None);
     assert_eq!(kept(&store), (7, 9));
     let left = store.shared.table.range(vec![b'c']..vec![b'd']).filter(|item| {
-        let (seq, of, _) = keys::chunk_parts(&item.as_ref().unwrap().0).unwrap();
-        of == keys::EVENT && seq < 7
+        let (seq, kind, _) = keys::chunk_parts(&item.as_ref().unwrap().0).unwrap();
+        kind == keys::EVENT && seq < 7
     });
     assert_eq!(left.count(), 0, "no chunk of one that went is left");
 }

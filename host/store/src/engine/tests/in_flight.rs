@@ -183,8 +183,8 @@ async fn batches_that_wait_are_committed_by_one_sync() {
     disk.wait();
     disk.finish(Ok(()));
     first.await.unwrap().unwrap();
-    for one in rest {
-        one.await.unwrap().unwrap();
+    for watch in rest {
+        watch.await.unwrap().unwrap();
     }
     assert_eq!(list(&**store, &everything()).await.len(), 31);
 }

@@ -63,8 +63,8 @@ async fn records_that_do_not_agree_are_refused() {
     let store = filled().await;
     let (head, records) = taken(&store).await;
     type Change = fn(&mut SnapshotHead, &mut Vec<Record>);
-    let of = |kind| records.iter().position(|record| record.kind == kind).unwrap();
-    let (first_resource, first_event) = (of(RecordKind::Resource), of(RecordKind::Upsert));
+    let position = |kind| records.iter().position(|record| record.kind == kind).unwrap();
+    let (first_resource, first_event) = (position(RecordKind::Resource), position(RecordKind::Upsert));
     assert_eq!((first_event, records[first_resource].kind), (0, RecordKind::Resource));
     let cases: [(&str, Change); 8] = [
         ("40 found, 41 expected", |_, records| drop(records.pop())),

@@ -58,8 +58,8 @@ async fn a_log_without_durable_records_is_noticed() {
             // As a generation ago: without a record of this one.
             let older = fs::OpenOptions::new().write(true).open(file).unwrap();
             older.write_all_at(&[0x55; 8], 0).unwrap();
-            for at in (0..whole.len()).step_by(4096) {
-                older.write_all_at(&[0x55; 8], at as u64).unwrap();
+            for offset in (0..whole.len()).step_by(4096) {
+                older.write_all_at(&[0x55; 8], offset as u64).unwrap();
             }
         }),
     ];

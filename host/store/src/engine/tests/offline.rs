@@ -142,11 +142,11 @@ async fn damaged_files_get_a_verdict() {
         let file = dir.path().join("store/db");
         let mut bytes = fs::read(&file).unwrap();
         let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-        let at = random.usize(..used);
+        let offset = random.usize(..used);
         match round % 3 {
-            0 => bytes[at] ^= 1 << random.u8(..8),
-            1 => bytes[at..used.min(at + 3_000)].fill(random.u8(..)),
-            _ => bytes.truncate(at),
+            0 => bytes[offset] ^= 1 << random.u8(..8),
+            1 => bytes[offset..used.min(offset + 3_000)].fill(random.u8(..)),
+            _ => bytes.truncate(offset),
         }
         fs::write(&file, bytes).unwrap();
         match SledBackend::check_offline(dir.path(), None) {
@@ -218,20 +218,24 @@ async fn losses_by_one_wrong_bit_are_small_and_listed() {
     const STEP: usize = 20_011;
     let (store, db, whole) = closed_with_types().await;
     let mut costs = Vec::new();
-    for at in (0..whole.len()).step_by(STEP).filter(|at| whole[*at] != 0) {
+    for offset in (0..whole.len()).step_by(STEP).filter(|offset| whole[*offset] != 0) {
         let mut damaged = whole.clone();
-        damaged[at] ^= 4;
+        damaged[offset] ^= 4;
         fs::write(&db, &damaged).unwrap();
         let (found, problems) = count_salvaged(&store);
-        assert!(found == 1_000 || !problems.is_empty(), "{} are missing, and nothing is said, at {at}", 1_000 - found);
+        assert!(
+            found == 1_000 || !problems.is_empty(),
+            "{} are missing, and nothing is said, at {offset}",
+            1_000 - found
+        );
         costs.push(1_000 - found);
     }
-    let of = |few: std::ops::RangeInclusive<usize>| costs.iter().filter(|cost| few.contains(cost)).count();
-    let (flips, none, one, most) = (costs.len(), of(0..=0), of(1..=1), costs.iter().max().unwrap());
-    println!("{flips} flips: {none} cost no resource, {one} cost one, the others at most {most}");
+    let count = |few: std::ops::RangeInclusive<usize>| costs.iter().filter(|cost| few.contains(cost)).count();
+    let (flips, none, single, most) = (costs.len(), count(0..=0), count(1..=1), costs.iter().max().unwrap());
+    println!("{flips} flips: {none} cost no resource, {single} cost one, the others at most {most}");
     assert!(flips > 30, "{flips} flips");
     // The others hit an inner page, or the bounds of a page.
-    assert!(none + one > flips * 9 / 10, "{costs:?}");
+    assert!(none + single > flips * 9 / 10, "{costs:?}");
 }
 
 /// An unreadable page costs only its own content.
@@ -241,13 +245,17 @@ async fn a_page_that_cannot_be_read_hides_none_behind_it() {
     let pages = sled_messages::large_messages(&whole);
     let (mut tried, mut gaps, mut least) = (0, 0, 1_000);
     for (_, body) in pages.iter().step_by(17) {
-        let at = body.start;
+        let offset = body.start;
         let mut damaged = whole.clone();
         // The length of the page's first field.
-        damaged[at..at + 9].fill(0xFF);
+        damaged[offset..offset + 9].fill(0xFF);
         fs::write(&db, &damaged).unwrap();
         let (found, problems) = count_salvaged(&store);
-        assert!(found == 1_000 || !problems.is_empty(), "{} are missing, and nothing is said, at {at}", 1_000 - found);
+        assert!(
+            found == 1_000 || !problems.is_empty(),
+            "{} are missing, and nothing is said, at {offset}",
+            1_000 - found
+        );
         tried += 1;
         gaps += usize::from(problems.iter().any(|problem| problem.contains("what follows")));
         least = least.min(found);

@@ -27,12 +27,12 @@ fn mix(dir: &Path, before: &[u8], after: &[u8], random: &mut fastrand::Rng) {
     file.set_len(len as u64).unwrap();
     // Sometimes almost all pages reached the disk, sometimes almost none.
     let chance = random.u8(..);
-    for at in (0..len).step_by(PAGE_BYTES) {
-        let page = |bytes: &[u8]| bytes.get(at..(at + PAGE_BYTES).min(bytes.len())).map(<[u8]>::to_vec);
+    for offset in (0..len).step_by(PAGE_BYTES) {
+        let page = |bytes: &[u8]| bytes.get(offset..(offset + PAGE_BYTES).min(bytes.len())).map(<[u8]>::to_vec);
         let (old, new) = (page(before), page(after));
         let page = if random.u8(..) < chance { new.or(old) } else { old };
         if let Some(page) = page {
-            file.write_all_at(&page, at as u64).unwrap();
+            file.write_all_at(&page, offset as u64).unwrap();
         }
     }
 }
@@ -133,10 +133,10 @@ async fn power_that_goes_while_a_kill_is_mended_leaves_no_half_of_a_commit() {
         let dir = tempfile::tempdir().unwrap();
         copy_store(before.path(), dir.path());
         let file = fs::OpenOptions::new().write(true).open(dir.path().join("store/wal.1")).unwrap();
-        for at in (0..log_after.len()).step_by(512) {
-            let of = if random.u8(..) < 250 { &log_after } else { &log_before };
-            if let Some(sector) = of.get(at..at + 512) {
-                file.write_all_at(sector, at as u64).unwrap();
+        for offset in (0..log_after.len()).step_by(512) {
+            let source = if random.u8(..) < 250 { &log_after } else { &log_before };
+            if let Some(sector) = source.get(offset..offset + 512) {
+                file.write_all_at(sector, offset as u64).unwrap();
             }
         }
         let opened = SledBackend::open(Options::new(dir.path())).unwrap();

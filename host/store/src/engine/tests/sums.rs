@@ -61,8 +61,8 @@ async fn lost_or_old_resources_are_noticed_at_the_opening() {
         let (mut store, stored) = closed().await;
         store.tamper(|db| tamper(db, &stored));
         store.open().unwrap();
-        let said = damage(&store);
-        assert!(said.contains(expected), "{expected}: {said}");
+        let damaged = damage(&store);
+        assert!(damaged.contains(expected), "{expected}: {damaged}");
         assert!(store.problems().await.iter().any(|problem| problem.contains(expected)), "{expected}");
         // The damage is still reported after writes, and at the next opening.
         write(&*store, &resource("later")).await;

@@ -54,11 +54,11 @@ async fn a_type_that_empties_again_and_again_comes_and_goes() {
         stored.extend(made.into_iter().flatten());
         assert_eq!(store.types().await.unwrap().len(), usize::from(!stored.is_empty()), "{round}");
     }
-    let one = Mutation::Put(Box::new(resource("short-lived")));
+    let put = Mutation::Put(Box::new(resource("short-lived")));
     for resource in stored.drain(..) {
         delete(&*store, &resource).await;
     }
-    let made = commit(&*store, Batch::single(one)).await.unwrap().remove(0).unwrap();
+    let made = commit(&*store, Batch::single(put)).await.unwrap().remove(0).unwrap();
     assert_eq!(store.types().await.unwrap().len(), 1);
     delete(&*store, &made).await;
     assert_eq!(store.types().await.unwrap().len(), 0);

@@ -39,9 +39,9 @@ async fn recounted(store: &SledBackend) -> Counts {
 }
 
 fn of_types(usage: &Usage) -> Counts {
-    let each = usage.most.iter().cloned().map(|of| {
-        let (TypeKey { group, kind }, pb::Tenancy { partition, namespace }) = (of.type_key, of.tenancy);
-        ([group, kind, partition, namespace], (of.resources, of.bytes))
+    let each = usage.most.iter().cloned().map(|entry| {
+        let (TypeKey { group, kind }, pb::Tenancy { partition, namespace }) = (entry.type_key, entry.tenancy);
+        ([group, kind, partition, namespace], (entry.resources, entry.bytes))
     });
     each.collect()
 }
@@ -50,18 +50,18 @@ fn of_types(usage: &Usage) -> Counts {
 async fn assert_true(store: &SledBackend) -> u64 {
     let (usage, counted) = (store.usage(ALL).await.unwrap(), recounted(store).await);
     assert_eq!(of_types(&usage), counted);
-    let sum = |of: fn(&(u64, u64)) -> u64| counted.values().map(of).sum::<u64>();
-    assert_eq!((usage.resources, usage.bytes), (sum(|of| of.0), sum(|of| of.1)));
+    let sum = |part: fn(&(u64, u64)) -> u64| counted.values().map(part).sum::<u64>();
+    assert_eq!((usage.resources, usage.bytes), (sum(|entry| entry.0), sum(|entry| entry.1)));
     let mut tenancies = BTreeMap::<_, (u64, u64)>::new();
     for ([_, _, partition, namespace], (resources, bytes)) in &counted {
-        let of = tenancies.entry((partition.clone(), namespace.clone())).or_default();
-        *of = (of.0 + resources, of.1 + bytes);
+        let entry = tenancies.entry((partition.clone(), namespace.clone())).or_default();
+        *entry = (entry.0 + resources, entry.1 + bytes);
     }
-    let told = usage.largest.iter().map(|of| {
-        let pb::Tenancy { partition, namespace } = of.tenancy.clone();
-        ((partition, namespace), (of.resources, of.bytes))
+    let reported = usage.largest.iter().map(|entry| {
+        let pb::Tenancy { partition, namespace } = entry.tenancy.clone();
+        ((partition, namespace), (entry.resources, entry.bytes))
     });
-    assert_eq!(told.collect::<BTreeMap<_, _>>(), tenancies);
+    assert_eq!(reported.collect::<BTreeMap<_, _>>(), tenancies);
     assert_eq!(usage.tenancies, tenancies.len() as u64);
     assert_eq!(store.check().await.unwrap(), []);
     usage.resources
@@ -214,8 +214,8 @@ async fn an_older_form_of_a_version_is_noticed_by_its_length() {
     });
     store.options.scrub_per_second = 10_000;
     store.open().unwrap();
-    let said = store.health().borrow().damaged.clone().unwrap();
-    assert!(said.contains("usage of type test.A in partition p, namespace n: 1 resources of 2"), "{said}");
+    let damage = store.health().borrow().damaged.clone().unwrap();
+    assert!(damage.contains("usage of type test.A in partition p, namespace n: 1 resources of 2"), "{damage}");
 }
 
 /// A scrub stays right for writes before and behind its pass.
@@ -263,8 +263,11 @@ async fn the_scrub_compares_lengths() {
     store.shared.table.recent().active().apply(&batch);
     let mut health = store.health();
     let found = tokio::time::timeout(Duration::from_secs(30), health.wait_for(|health| health.damaged.is_some())).await;
-    let said = found.unwrap().unwrap().damaged.clone().unwrap();
-    assert!(said.contains("usage of type test.A in partition default, namespace default: 1 resources of 2"), "{said}");
+    let damage = found.unwrap().unwrap().damaged.clone().unwrap();
+    assert!(
+        damage.contains("usage of type test.A in partition default, namespace default: 1 resources of 2"),
+        "{damage}"
+    );
 }
 
 /// The byte limit is exact; the versions of these commits have two digits.

@@ -23,7 +23,7 @@ use mortise_resource::{
     pb,
 };
 
-use crate::{ExpectedId, IdPartError, Place, TypeKey};
+use crate::{ExpectedId, IdPartError, ListKey, TypeKey};
 
 /// Key of the counters, the only one of its space.
 pub(crate) const META: &[u8] = b"m";
@@ -286,12 +286,12 @@ pub(crate) fn event_seq(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(rest.try_into().ok()?))
 }
 
-/// Returns the key of a chunk of the record of `seq` in the space `of`.
-pub(crate) fn chunk(seq: u64, of: u8, index: u32) -> Vec<u8> {
+/// Returns the key of a chunk of the record of `seq` in the space `kind`.
+pub(crate) fn chunk(seq: u64, kind: u8, index: u32) -> Vec<u8> {
     let mut key = Vec::with_capacity(14);
     key.push(CHUNK);
     key.extend_from_slice(&seq.to_be_bytes());
-    key.push(of);
+    key.push(kind);
     key.extend_from_slice(&index.to_be_bytes());
     key
 }
@@ -300,8 +300,8 @@ pub(crate) fn chunk(seq: u64, of: u8, index: u32) -> Vec<u8> {
 pub(crate) fn chunk_parts(key: &[u8]) -> Option<(u64, u8, u32)> {
     let rest = key.split_first().filter(|(space, _)| **space == CHUNK)?.1;
     let (seq, rest) = rest.split_first_chunk::<8>()?;
-    let (of, index) = rest.split_first()?;
-    Some((u64::from_be_bytes(*seq), *of, u32::from_be_bytes(index.try_into().ok()?)))
+    let (kind, index) = rest.split_first()?;
+    Some((u64::from_be_bytes(*seq), *kind, u32::from_be_bytes(index.try_into().ok()?)))
 }
 
 /// Returns the segments of a resource's key: group, kind, partition, namespace, name.
@@ -320,9 +320,9 @@ pub(crate) fn place(segments: &[u8]) -> Option<[&str; 3]> {
 }
 
 /// Returns the place of a key's resource among those of its type.
-pub(crate) fn resource_place(key: &[u8]) -> Option<Place> {
+pub(crate) fn resource_list_key(key: &[u8]) -> Option<ListKey> {
     let [_, _, partition, namespace, name] = split(key)?.map(str::to_owned);
-    Some(Place { partition, namespace, name })
+    Some(ListKey { partition, namespace, name })
 }
 
 /// Returns the first key after every key with the prefix, which is not empty and has no byte 255: our keys are UTF-8.
@@ -338,8 +338,8 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
 pub(crate) fn describe(key: &[u8]) -> String {
     match key.split_first() {
         Some((&EVENT, _)) => event_seq(key).map(|seq| format!("event {seq}")),
-        Some((&CHUNK, _)) => chunk_parts(key).map(|(seq, of, index)| {
-            format!("chunk {index} of {} {seq}", if of == EVENT { "event" } else { "version" })
+        Some((&CHUNK, _)) => chunk_parts(key).map(|(seq, kind, index)| {
+            format!("chunk {index} of {} {seq}", if kind == EVENT { "event" } else { "version" })
         }),
         Some((&RESOURCE, _)) => split(key).map(|parts| format!("resource {}", parts.join("/"))),
         Some((&OWNER, rest)) => Some(format!("owner entry {}", String::from_utf8_lossy(rest).replace('\0', "/"))),

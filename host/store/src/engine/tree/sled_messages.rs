@@ -59,9 +59,9 @@ pub(crate) fn repair_checksums(file: &Path) -> Result<usize, StoreError> {
     })?;
     let mut count = 0;
     each_segment(&opened, file, |base, segment| {
-        for (at, message) in damaged(segment) {
+        for (offset, message) in damaged(segment) {
             let now = if bounds.accept(&message) { message.now.to_le_bytes().to_vec() } else { message.blank() };
-            opened.write_all_at(&now, base + at as u64).map_err(io_fault(file, "write"))?;
+            opened.write_all_at(&now, base + offset as u64).map_err(io_fault(file, "write"))?;
             count += 1;
         }
         Ok(())
@@ -89,11 +89,12 @@ fn each_segment(
 fn damaged(segment: &[u8]) -> Vec<(usize, Message<'_>)> {
     let mut found = Vec::new();
     let Some(number) = number_of(segment) else { return found };
-    let at = |from: usize| Message::read(segment.get(from..)?, number);
+    let read = |from: usize| Message::read(segment.get(from..)?, number);
     let mut from = HEADER_BYTES;
     while let Some((begin, message)) = next_sound(segment, number, from) {
-        let skipped = at(from).filter(|_| begin > from);
-        let is_one = |one: &Message<'_>| from + one.bytes == begin && [KIND_NODE, KIND_LINK].contains(&one.kind);
+        let skipped = read(from).filter(|_| begin > from);
+        let is_one =
+            |message: &Message<'_>| from + message.bytes == begin && [KIND_NODE, KIND_LINK].contains(&message.kind);
         found.extend(skipped.filter(is_one).map(|damaged| (from, damaged)));
         if message.kind == KIND_CAP {
             break;
@@ -105,8 +106,8 @@ fn damaged(segment: &[u8]) -> Vec<(usize, Message<'_>)> {
 
 /// Returns the first sound message from an offset on, and its offset.
 fn next_sound(segment: &[u8], number: u64, from: usize) -> Option<(usize, Message<'_>)> {
-    let at = |from: usize| Some((from, Message::read(segment.get(from..)?, number).filter(Message::is_sound)?));
-    (from..segment.len()).find_map(at)
+    let found = |from: usize| Some((from, Message::read(segment.get(from..)?, number).filter(Message::is_sound)?));
+    (from..segment.len()).find_map(found)
 }
 
 /// Bounds of the sound nodes.
@@ -238,9 +239,9 @@ impl<'s> Message<'s> {
             return None;
         }
         let (length, rest) = varint(rest)?;
-        let (of, rest) = varint(rest)?;
+        let (full_length, rest) = varint(rest)?;
         let (page, rest) = varint(rest)?;
-        if of != number {
+        if full_length != number {
             return None;
         }
         let body = rest.get(..usize::try_from(length).ok()?)?;
@@ -360,8 +361,8 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[wrong] ^= 1;
             std::fs::write(&file, &damaged).unwrap();
-            let of = format!("byte {} of a message", wrong - begin);
-            assert_eq!(repair_checksums(&file).unwrap(), usize::from(!matches!(outcome, Left)), "{of}");
+            let place = format!("byte {} of a message", wrong - begin);
+            assert_eq!(repair_checksums(&file).unwrap(), usize::from(!matches!(outcome, Left)), "{place}");
             let now = std::fs::read(&file).unwrap();
             let checksum = begin..begin + 4;
             let mut expected = damaged;
@@ -369,8 +370,8 @@ mod tests {
             if matches!(outcome, Blank) {
                 expected[body.clone()].fill(0xFF);
             }
-            assert!(now == expected, "{of}");
-            assert_eq!(repair_checksums(&file).unwrap(), 0, "once: {of}");
+            assert!(now == expected, "{place}");
+            assert_eq!(repair_checksums(&file).unwrap(), 0, "once: {place}");
         }
     }
 

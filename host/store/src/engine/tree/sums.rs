@@ -84,7 +84,7 @@ impl Sums {
 
     /// Returns the sums over all types.
     pub(crate) fn totals(&self) -> Totals {
-        let resources = self.types.values().fold(SetHash::default(), |sum, of| sum.plus(of.hash));
+        let resources = self.types.values().fold(SetHash::default(), |sum, entry| sum.plus(entry.hash));
         Totals { resources, indexes: self.indexes }
     }
 
@@ -161,8 +161,8 @@ impl Sums {
         let mut problems = Vec::new();
         let types: BTreeSet<_> = self.types.keys().chain(should.types.keys()).collect();
         for type_key in types {
-            let of = |sums: &Self| sums.types.get(type_key).copied().unwrap_or_default();
-            let (found, should) = (of(self), of(should));
+            let sum_of = |sums: &Self| sums.types.get(type_key).copied().unwrap_or_default();
+            let (found, should) = (sum_of(self), sum_of(should));
             let fault = match (found.count, should.count) {
                 _ if found == should => continue,
                 (found, should) if found == should => {
@@ -191,30 +191,30 @@ mod tests {
 
     #[test]
     fn a_set_has_one_hash_whatever_the_order() {
-        let (mut one, mut other) = (Sums::default(), Sums::default());
+        let (mut left, mut other) = (Sums::default(), Sums::default());
         for version in 1..9 {
-            one.step(Step::Add, KEY, version);
+            left.step(Step::Add, KEY, version);
             other.step(Step::Add, KEY, 9 - version);
         }
-        one.step(Step::Add, b"og\0K\0p\0n\0a\0u\0child", 7);
+        left.step(Step::Add, b"og\0K\0p\0n\0a\0u\0child", 7);
         other.step(Step::Add, b"og\0K\0p\0n\0a\0u\0child", 0);
-        assert_eq!(one, other);
-        assert_eq!(Totals::from_numbers(one.totals().numbers()), one.totals());
+        assert_eq!(left, other);
+        assert_eq!(Totals::from_numbers(left.totals().numbers()), left.totals());
         for version in 1..9 {
-            one.step(Step::Remove, KEY, version);
+            left.step(Step::Remove, KEY, version);
         }
-        assert_eq!(one.types().count(), 0, "nothing is left of a type that has none");
+        assert_eq!(left.types().count(), 0, "nothing is left of a type that has none");
     }
 
     #[test]
     fn lost_or_old_resources_are_differences_that_name_the_type() {
         let (mut found, mut should) = (Sums::default(), Sums::default());
         should.step(Step::Add, KEY, 2);
-        let said = |found: &Sums, should: &Sums| -> Vec<_> {
+        let differences = |found: &Sums, should: &Sums| -> Vec<_> {
             found.differences(should).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(said(&found, &should), ["resources of type g.K: 0 are stored, but 1 are expected"]);
+        assert_eq!(differences(&found, &should), ["resources of type g.K: 0 are stored, but 1 are expected"]);
         found.step(Step::Add, KEY, 1);
-        assert!(said(&found, &should)[0].contains("the acknowledged versions"));
+        assert!(differences(&found, &should)[0].contains("the acknowledged versions"));
     }
 }

@@ -218,8 +218,8 @@ pub(crate) fn fault(file: &Path, action: &'static str, error: sled::Error) -> St
     let path = file.to_path_buf();
     match error {
         sled::Error::Io(source) => StoreError::Io { path, action, source },
-        sled::Error::Corruption { at: Some(at), .. } => {
-            StoreError::Corrupt { path, what: format!("a page cannot be read ({at})") }
+        sled::Error::Corruption { at: Some(offset), .. } => {
+            StoreError::Corrupt { path, what: format!("a page cannot be read ({offset})") }
         }
         sled::Error::Corruption { at: None, .. } => {
             StoreError::Corrupt { path, what: "a page cannot be read".to_owned() }

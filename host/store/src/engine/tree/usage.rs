@@ -397,9 +397,11 @@ mod tests {
         }
         let report = sums.report(Quotas::default(), 2);
         assert_eq!((report.tenancies, report.resources, report.bytes), (4, 10, 2_720));
-        let largest: Vec<_> = report.largest.iter().map(|of| (of.tenancy.namespace.as_str(), of.bytes)).collect();
+        let largest: Vec<_> =
+            report.largest.iter().map(|entry| (entry.tenancy.namespace.as_str(), entry.bytes)).collect();
         assert_eq!(largest, [("a", 1_000), ("c", 900)]);
-        let most: Vec<_> = report.most.iter().map(|of| (of.tenancy.namespace.as_str(), of.resources)).collect();
+        let most: Vec<_> =
+            report.most.iter().map(|entry| (entry.tenancy.namespace.as_str(), entry.resources)).collect();
         assert_eq!(most, [("ca", 4), ("c", 3)]);
         assert_eq!(report.most[0].type_key.to_string(), "g.K");
         assert_eq!(sums.report(Quotas::default(), 0).largest, []);

@@ -25,15 +25,15 @@ pub(super) fn parameters() -> Value {
     let text = |longest: usize| json!({ "type": "string", "maxLength": longest });
     let unit = || json!({ "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": NAME_PATTERN });
     let units = || json!({ "anyOf": [unit(), { "const": "*" }] });
-    let one = "; `default` if left out.";
+    let note = "; `default` if left out.";
     let many = "; `*` for all, `default` if left out.";
     json!({
         "name": {
             "name": "name", "in": "path", "required": true, "description": "The resource's name.",
             "schema": { "type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS, "pattern": NAME_PATTERN },
         },
-        "partition": query("partition", &format!("The outer unit of tenancy{one}"), unit()),
-        "namespace": query("namespace", &format!("The inner unit of tenancy{one}"), unit()),
+        "partition": query("partition", &format!("The outer unit of tenancy{note}"), unit()),
+        "namespace": query("namespace", &format!("The inner unit of tenancy{note}"), unit()),
         "ns": query("ns", "Short name of `namespace`; `namespace` wins if both are given.", unit()),
         "partition-of-many": query("partition", &format!("The outer unit of tenancy{many}"), units()),
         "namespace-of-many": query("namespace", &format!("The inner unit of tenancy{many}"), units()),
@@ -162,10 +162,10 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
         "immutableFields": texts(),
     });
     let required: Vec<_> = summary.as_object().map(|o| o.keys().cloned().collect()).unwrap_or_default();
-    let one = json!({
+    let type_schema = json!({
         "type": "object", "properties": summary, "required": required, "additionalProperties": false,
     });
-    let mut described = one.clone();
+    let mut described = type_schema.clone();
     if let Some(properties) = described.get_mut("properties").and_then(Value::as_object_mut) {
         let what = "JSON Schema (2020-12) of its data.";
         properties.insert("schema".to_owned(), json!({ "type": "object", "description": what }));
@@ -194,7 +194,7 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
         ("mortise-QueryPlan", plan),
         ("mortise-Problem", problem),
         ("mortise-UnprintableData", unprintable),
-        ("mortise-Type", one),
+        ("mortise-Type", type_schema),
         ("mortise-TypeWithSchema", described),
     ]
     .map(|(name, schema)| (name.to_owned(), schema))

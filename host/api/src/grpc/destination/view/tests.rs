@@ -52,12 +52,12 @@ impl Client {
         Ok(bytes.len())
     }
 
-    fn hear(&mut self, said: Kind) {
+    fn hear(&mut self, update: Kind) {
         let host = |addr: &crate::linkerd::net::TcpAddress| match addr.ip.as_ref().and_then(|ip| ip.ip.as_ref()) {
             Some(crate::linkerd::net::ip_address::Ip::Ipv4(ip)) => (*ip & 0xff) as u8,
             other => panic!("{other:?}"),
         };
-        match said {
+        match update {
             Kind::Add(set) => {
                 let known = self.known.get_or_insert_default().get_or_insert_default();
                 for WeightedAddr { addr, weight, .. } in set.addrs {
@@ -106,13 +106,13 @@ fn differences_are_exact_however_far_behind_a_stream_is() {
         }
         let held = view.answers.held();
         assert_eq!(held, 0, "nothing is on its way");
-        let (mut one, mut other) = (Position::default(), Position::default());
-        let both = (view.next(&mut one, Dialect::Linkerd).unwrap(), view.next(&mut other, Dialect::Linkerd).unwrap());
-        if let (Some(one), Some(other)) = both
-            && one.len() > 20
+        let (mut left, mut other) = (Position::default(), Position::default());
+        let both = (view.next(&mut left, Dialect::Linkerd).unwrap(), view.next(&mut other, Dialect::Linkerd).unwrap());
+        if let (Some(left), Some(other)) = both
+            && left.len() > 20
         {
-            assert_eq!(one.as_ptr(), other.as_ptr(), "bytes are shared");
-            assert_eq!(view.answers.held(), one.len(), "and counted once");
+            assert_eq!(left.as_ptr(), other.as_ptr(), "bytes are shared");
+            assert_eq!(view.answers.held(), left.len(), "and counted once");
             shared += 1;
         }
     }

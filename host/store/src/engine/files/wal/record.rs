@@ -65,9 +65,9 @@ pub(super) fn generation(salt: u64, bytes: &[u8]) -> Option<u64> {
 }
 
 /// The record that `bytes` begin with, if that is one of the generation, and whole.
-pub(super) fn parse(salt: u64, of: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
+pub(super) fn parse(salt: u64, expected: u64, bytes: &[u8]) -> Option<FoundRecord<'_>> {
     // Before the checksum, which takes time: most of what is looked at is none.
-    if generation(salt, bytes)? != of {
+    if generation(salt, bytes)? != expected {
         return None;
     }
     let (number, rest) = bytes.get(8..)?.split_first_chunk::<8>()?;

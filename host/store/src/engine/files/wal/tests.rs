@@ -133,20 +133,20 @@ fn damage_before_the_end_is_noticed() {
     }
     let generation = wal.checkpoint().generation;
     let log = file(dir.path(), generation);
-    let flip = |at: u64, bit: u8| {
+    let flip = |offset: u64, bit: u8| {
         let mut byte = [0];
-        log.read_exact_at(&mut byte, at).unwrap();
-        log.write_all_at(&[byte[0] ^ (1 << bit)], at).unwrap();
+        log.read_exact_at(&mut byte, offset).unwrap();
+        log.write_all_at(&[byte[0] ^ (1 << bit)], offset).unwrap();
     };
     let last = ends[2];
-    for at in 0..last {
-        flip(at, (at % 8) as u8);
+    for offset in 0..last {
+        flip(offset, (offset % 8) as u8);
         match recover(dir.path(), START, LogEnd::default()) {
             // The zeros behind a record belong to no record.
-            Ok(found) => assert_eq!(found.states, states(0..4, 300), "{at}"),
-            Err(_) => assert!(fault(dir.path()).contains("is damaged, and others follow it"), "{at}"),
+            Ok(found) => assert_eq!(found.states, states(0..4, 300), "{offset}"),
+            Err(_) => assert!(fault(dir.path()).contains("is damaged, and others follow it"), "{offset}"),
         }
-        flip(at, (at % 8) as u8);
+        flip(offset, (offset % 8) as u8);
     }
     // A damaged last record looks like a torn one,
     flip(last + 30, 3);

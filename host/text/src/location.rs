@@ -24,14 +24,14 @@ impl fmt::Display for Position {
 
 /// A place in a named text; prints as `file:line:column`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file as its user named it; `<stdin>` for the standard input.
     pub file: String,
     /// Position in the file.
     pub position: Position,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.position)
     }
@@ -69,7 +69,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn new(text: &str, begin: Position) -> Self {
-        let after_breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let after_breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(index, _)| index + 1);
         Self { text: text.into(), starts: std::iter::once(0).chain(after_breaks).collect(), begin }
     }
 
