@@ -169,3 +169,25 @@ fn random_values_of_random_messages_survive_every_way() {
     }
     assert!(fields > 1_000 && sent > 500, "{fields} {sent}");
 }
+
+#[test]
+fn a_zero_keeps_its_sign_from_data_to_core_and_back() {
+    let object = object(
+        "message M { double plain = 1; google.protobuf.FloatValue wrapped = 2; map<string, double> by_name = 3;
+                     repeated float many = 4; optional double maybe = 5; int32 whole = 6; }",
+    );
+    let zero = || Value::Number("-0".parse().unwrap());
+    let value = Value::object([
+        ("plain", zero()),
+        ("wrapped", zero()),
+        ("by_name", Value::object([("k", zero())])),
+        ("many", Value::List(vec![zero()])),
+        ("maybe", zero()),
+        ("whole", zero()),
+    ]);
+    let data = to_data(&object, &value).unwrap();
+    assert_eq!(data.value.iter().filter(|byte| **byte == 0x80).count(), 5, "{:?}", data.value);
+    let back = from_data(&object, Some(&data)).unwrap();
+    let sent = msgpack::decode(&msgpack::encode(&back), &object.to_type()).unwrap();
+    assert_eq!(to_data(&object, &sent).unwrap(), data);
+}

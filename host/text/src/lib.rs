@@ -87,7 +87,7 @@ pub use document::Document;
 pub use format::Format;
 pub use limits::Limits;
 pub use location::{Position, SourceLocation, file_name};
-pub use message::{data_from_json, data_to_json, message_from_json};
+pub use message::{data_from_json, data_to_json, encode_message, message_from_json};
 pub use parse::{Source, parse, parse_within};
 pub use plain::{PlainDocument, plain_documents};
 pub use print::{

@@ -48,6 +48,12 @@ pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limit
     })
 }
 
+/// Encodes a message in the way of this crate: entries of maps in order, and `-0.0` with its sign.
+#[must_use]
+pub fn encode_message(message: &DynamicMessage) -> Vec<u8> {
+    canonical::encode(message)
+}
+
 /// Prints the data of a resource on one line; `None` if it is not an instance of the message, or has no form in JSON.
 #[must_use]
 pub fn data_to_json(data: &Any, descriptor: &MessageDescriptor) -> Option<String> {

@@ -372,7 +372,7 @@ impl<'a> HookCase<'a> {
         let old = DynamicMessage::deserialize(message, asked.data.clone())
             .map_err(|e| CaseError::field("upgrade.data", e))?;
         let mut call = self.call()?;
-        let answer = call.upgrade(gvk.to_pb(), asked.since, old.encode_to_vec()).await;
+        let answer = call.upgrade(gvk.to_pb(), asked.since, mortise_text::encode_message(&old)).await;
         match self.count(&call, answer) {
             None => {}
             Some(UpgradeReply::Refused(diagnostics)) => {

@@ -204,7 +204,7 @@ impl ReferenceDecls {
     ) -> Result<Vec<u8>, DataReferenceError> {
         let mut data = DynamicMessage::decode(message.clone(), data)?;
         self.clear_in(&mut data, &mut Vec::new(), goes);
-        Ok(data.encode_to_vec())
+        Ok(mortise_text::encode_message(&data))
     }
 
     fn clear_in(&self, message: &mut DynamicMessage, way: &mut Vec<String>, goes: &dyn Fn(&DataReference) -> bool) {

@@ -123,6 +123,7 @@ fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
 fn leaf(leaf: &Leaf, value: &Value, to: &mut Writer<'_>) {
     match (leaf, value) {
         (Leaf::Bool, Value::Bool(value)) => to.json.push_str(if *value { "true" } else { "false" }),
+        (Leaf::Integer, Value::Number(number)) if number.is_negative_zero() => to.json.push('0'),
         // The JSON mapping reports faults of numbers with their places.
         (Leaf::Integer | Leaf::Float | Leaf::Double, Value::Number(number)) => {
             let _ = write!(to.json, "{number}");

@@ -202,7 +202,9 @@ fn pack(value: &Value) -> Packed {
 }
 
 fn pack_number(number: &Number) -> Packed {
+    let is_negative_zero = number.is_negative_zero();
     match (number.to_i64(), number.to_u64(), number.to_f64()) {
+        (_, _, Some(number)) if is_negative_zero => Packed::F64(number),
         (Some(number), _, _) => Packed::from(number),
         (_, Some(number), _) => Packed::from(number),
         // Core compares whole numbers to their last digit, and a float of this size does not keep it.

@@ -1,15 +1,49 @@
 //! Numbers: decimal, exact, of any size within a bound.
 
-use std::{fmt, str::FromStr};
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    str::FromStr,
+};
 
-use bigdecimal::{BigDecimal, ToPrimitive as _, num_bigint::ToBigInt as _};
+use bigdecimal::{BigDecimal, ToPrimitive as _, Zero as _, num_bigint::ToBigInt as _};
 
 /// Most digits of a number, before and after the point.
 pub const MAX_DIGITS: usize = 4_096;
 
-/// A decimal number. Equal numbers are equal in every spelling.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Number(BigDecimal);
+/// A decimal number. Equal numbers are equal in every spelling; so `-0` equals `0`, but keeps its sign.
+#[derive(Debug, Clone)]
+pub struct Number {
+    decimal: BigDecimal,
+    is_negative_zero: bool,
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.decimal == other.decimal
+    }
+}
+
+impl Eq for Number {}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.decimal.cmp(&other.decimal)
+    }
+}
+
+impl Hash for Number {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.decimal.hash(state);
+    }
+}
 
 /// The text is not a decimal number, or has more than [`MAX_DIGITS`] digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,41 +63,48 @@ impl Number {
         if number.is_finite() { number.to_string().parse().ok() } else { None }
     }
 
-    /// Converts to a signed 64-bit integer, if the number is whole and fits.
+    /// Converts to a signed 64-bit integer, if the number is whole and fits. `-0` gives 0.
     #[must_use]
     pub fn to_i64(&self) -> Option<i64> {
-        if self.0.is_integer() { self.0.to_bigint()?.to_i64() } else { None }
+        if self.decimal.is_integer() { self.decimal.to_bigint()?.to_i64() } else { None }
     }
 
-    /// Converts to an unsigned 64-bit integer, if the number is whole and fits.
+    /// Converts to an unsigned 64-bit integer, if the number is whole and fits. `-0` gives 0.
     #[must_use]
     pub fn to_u64(&self) -> Option<u64> {
-        if self.0.is_integer() { self.0.to_bigint()?.to_u64() } else { None }
+        if self.decimal.is_integer() { self.decimal.to_bigint()?.to_u64() } else { None }
+    }
+
+    /// Whether it is `-0`, which no integer can express.
+    #[must_use]
+    pub fn is_negative_zero(&self) -> bool {
+        self.is_negative_zero
     }
 
     /// Converts to a 64-bit float, if its shortest text is this number.
     #[must_use]
     pub fn to_f64(&self) -> Option<f64> {
-        let float: f64 = self.0.to_string().parse().ok()?;
+        let float = self.nearest_f64();
         (Self::from_f64(float).as_ref() == Some(self)).then_some(float)
     }
 
     /// Converts to the nearest 64-bit float; infinite beyond its range.
     #[must_use]
     pub fn nearest_f64(&self) -> f64 {
-        self.0.to_string().parse().unwrap_or(f64::NAN)
+        let nearest = self.decimal.to_string().parse().unwrap_or(f64::NAN);
+        if self.is_negative_zero { -nearest } else { nearest }
     }
 }
 
 impl From<i64> for Number {
     fn from(number: i64) -> Self {
-        Self(BigDecimal::from(number).normalized())
+        Self { decimal: BigDecimal::from(number).normalized(), is_negative_zero: false }
     }
 }
 
 impl From<u64> for Number {
     fn from(number: u64) -> Self {
-        Self(BigDecimal::from(number).normalized())
+        Self { decimal: BigDecimal::from(number).normalized(), is_negative_zero: false }
     }
 }
 
@@ -80,17 +121,19 @@ impl FromStr for Number {
         if mantissa.len() > MAX_DIGITS || !(-bound..=bound).contains(&exponent) || !mantissa.bytes().all(is_part) {
             return Err(NumberError);
         }
-        let number = BigDecimal::from_str(text).map_err(|_| NumberError)?.normalized();
-        let (_, scale) = number.as_bigint_and_exponent();
+        let decimal = BigDecimal::from_str(text).map_err(|_| NumberError)?.normalized();
+        let (_, scale) = decimal.as_bigint_and_exponent();
         // The scale bounds the digits; zero has no scale.
-        if scale.abs() > bound { Err(NumberError) } else { Ok(Self(number)) }
+        let is_negative_zero = decimal.is_zero() && text.starts_with('-');
+        if scale.abs() > bound { Err(NumberError) } else { Ok(Self { decimal, is_negative_zero }) }
     }
 }
 
 impl fmt::Display for Number {
     /// Writes the number without an exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.to_plain_string())
+        f.write_str(if self.is_negative_zero { "-" } else { "" })?;
+        f.write_str(&self.decimal.to_plain_string())
     }
 }
 
@@ -112,12 +155,13 @@ mod tests {
             ("-0.10", "-0.1"),
             ("1e-3", "0.001"),
             ("0", "0"),
-            ("-0.0", "0"),
+            ("-0.0", "-0"),
             ("9223372036854775808", "9223372036854775808"),
         ] {
             assert_eq!(number(text).to_string(), plain);
             assert_eq!(number(text), number(plain));
         }
+        assert_eq!(number("-0"), number("0"));
         let large = format!("1{}", "0".repeat(400));
         assert_eq!(number("1e400").to_string(), large);
     }
@@ -132,6 +176,10 @@ mod tests {
         assert_eq!(number("0.1").to_f64(), Some(0.1));
         assert_eq!(number("0.1000000000000000000001").to_f64(), None);
         assert_eq!(number("1e400").to_f64(), None);
+        let zero = number("-0e3");
+        assert_eq!((zero.to_i64(), zero.to_u64(), zero.is_negative_zero()), (Some(0), Some(0), true));
+        assert!(zero.to_f64().unwrap().is_sign_negative() && !number("0").nearest_f64().is_sign_negative());
+        assert_eq!(Number::from_f32(-0.0).unwrap().to_string(), "-0");
         assert_eq!(Number::from_f32(0.1), Some(number("0.1")));
         assert_eq!(Number::from_f64(f64::from(0.1_f32)), Some(number("0.10000000149011612")));
         assert_eq!((Number::from_f64(f64::NAN), Number::from_f32(f32::INFINITY)), (None, None));

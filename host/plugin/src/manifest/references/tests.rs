@@ -38,6 +38,7 @@ struct WholeFile {
 }
 
 const STRING: i32 = 9;
+const DOUBLE: i32 = 1;
 const INT32: i32 = 5;
 const MESSAGE: i32 = 11;
 const LIST: i32 = 3;
@@ -118,6 +119,15 @@ fn references_are_found_and_cleared_wherever_they_stand() {
     let left: Vec<_> = decls.find(&message, &cleared).unwrap().into_iter().map(|reference| reference.name).collect();
     assert_eq!(left, ["c", "d"]);
     assert!(matches!(decls.find(&message, &[0xff]), Err(DataReferenceError::Undecodable(_))));
+}
+
+#[test]
+fn the_rest_of_a_message_keeps_the_sign_of_its_zeros() {
+    let fields = vec![refers(field("one", 1, 1, STRING, ""), "demo.v2.Artist", 3), field("ratio", 2, 1, DOUBLE, "")];
+    let (decls, message) = read(fields).unwrap();
+    let ratio = b"\x11\0\0\0\0\0\0\0\x80";
+    let data = [&b"\x0a\x01a"[..], ratio].concat();
+    assert_eq!(decls.clear(&message, &data, &|_| true).unwrap(), ratio);
 }
 
 #[test]
