@@ -6,6 +6,7 @@ use std::{
     process::Child,
     sync::mpsc::{Receiver, channel},
     thread,
+    time::Duration,
 };
 
 use crate::Outcome;
@@ -26,6 +27,14 @@ pub(crate) fn lines_of(process: &mut Child) -> Outcome<Receiver<String>> {
         }
     })?;
     Ok(lines)
+}
+
+/// Returns the time that a process has run on the processor; zero if it is gone. The kernel counts in hundredths of a
+/// second.
+pub(crate) fn cpu_of(process: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().skip(11)).into_iter().flatten();
+    Duration::from_millis(fields.take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10)
 }
 
 /// Describes each thread of a process: its name, whether it runs (R) or waits (S, D), and its running time in
