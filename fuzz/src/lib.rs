@@ -85,9 +85,9 @@ pub fn text(bytes: &[u8]) {
 pub fn signed(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let keys: Vec<_> = mortise_keys::signature::PublicKey::parse(&text).into_iter().collect();
-    let _ = mortise_keys::signature::verify(b"content", &text, &keys);
+    let _ = mortise_keys::signature::verify(b"content", bytes, &keys);
     let known = mortise_keys::signature::PublicKey::parse("RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3");
-    let _ = mortise_keys::signature::verify(b"test", &text, &known.into_iter().collect::<Vec<_>>());
+    let _ = mortise_keys::signature::verify(b"test", bytes, &known.into_iter().collect::<Vec<_>>());
     if let Some(identities) = requests::identities() {
         let _ = identities.decrypt(bytes);
     }

@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::support::{PATIENCE, Server, Setup, mortise, thing};
+use crate::support::{PATIENCE, Server, Setup, id_of, is_gone, mortise, noted, thing};
 
 const NAME: &str = "version-stamp";
 
@@ -97,6 +97,42 @@ async fn dev_keeps_what_is_installed_out_of_the_folder_it_was_started_in() {
         assert!(timeout(PATIENCE, child.wait()).await.expect("it ends").unwrap().success());
         assert_eq!(home.exists(), data_dir_given, "what is temporary is gone");
     }
+}
+
+/// The controller that would remove the finalizers is gone with its plugin.
+#[tokio::test]
+async fn what_a_removed_plugin_leaves_held_is_listed_and_let_go() {
+    let server = Setup::new().start().await;
+    done(plugin(&server, &["install", guest("version-stamp-1").to_str().unwrap(), "--name", NAME]).await);
+    let held = |name: &str, finalizers: &str| {
+        noted(thing("version_stamp", name, &Thing::default()), &[("finalizers", finalizers)])
+    };
+    let stored = server.write(held("held", "a b")).await.unwrap();
+    server.write(thing("version_stamp", "free", &Thing::default())).await.unwrap();
+    server.delete(&id_of(&stored), "").await.unwrap();
+    let out = done(plugin(&server, &["remove", NAME]).await);
+    assert!(out.contains("\n  held by finalizers: version_stamp.v1.Thing/held: a b\n"), "{out}");
+    assert!(!out.contains("free") && !out.contains("perhaps more"), "{out}");
+
+    let path = "/api/version_stamp/v1/thing/held";
+    let kept = server.put(path, serde_json::json!({})).await;
+    assert!(kept.body.contains("is read-only") && kept.body.contains("write the names that stay"), "{kept:?}");
+    let addr = server.grpc.to_string();
+    let file = server.data_dir.join("held.yaml");
+    let apply = async |finalizers: &str, more: &[&'static str]| {
+        let get = ["get", "version_stamp.v1.Thing", "held", "-o", "yaml", "--grpc-addr", &addr];
+        let stored = done(mortise(&get, &[]).await);
+        let lines = stored.lines().map(|line| match line.trim_start().starts_with("finalizers:") {
+            true => format!("  finalizers: {finalizers:?}\n"),
+            false => format!("{line}\n"),
+        });
+        fs::write(&file, lines.collect::<String>()).unwrap();
+        mortise(&[&["apply", "--grpc-addr", &addr, "-f", file.to_str().unwrap()], more].concat(), &[]).await
+    };
+    assert!(done(apply("b", &["--dry-run"]).await).contains("updated (dry run)"));
+    assert!(done(apply("b", &[]).await).contains("version_stamp.v1.Thing/held updated"));
+    assert!(done(apply("", &[]).await).contains("version_stamp.v1.Thing/held updated"));
+    assert!(is_gone(&server, &id_of(&stored)).await);
 }
 
 #[tokio::test]

@@ -35,10 +35,10 @@ impl ComponentStore {
     ///
     /// # Errors
     /// The error of the file system.
-    pub(crate) fn keep(&self, plugin: &str, digest: &str, bytes: &[u8], signature: Option<&str>) -> io::Result<()> {
-        if let Some(text) = signature.filter(|text| self.signature(plugin, digest).as_deref() != Some(*text)) {
+    pub(crate) fn keep(&self, plugin: &str, digest: &str, bytes: &[u8], signature: Option<&[u8]>) -> io::Result<()> {
+        if let Some(signature) = signature.filter(|bytes| self.signature(plugin, digest).as_deref() != Some(*bytes)) {
             let name = folder::signature_name(&format!("{digest}.wasm"));
-            folder::write_durably(&self.dir.join(plugin), &name, text.as_bytes())?;
+            folder::write_durably(&self.dir.join(plugin), &name, signature)?;
         }
         if self.get(plugin, digest).is_ok() {
             return Ok(());
@@ -57,7 +57,7 @@ impl ComponentStore {
         decision: &TrustDecision,
     ) -> Result<(), Failure> {
         let (store, plugin, digest) = (self.clone(), plugin.to_owned(), request.digest.clone());
-        let (bytes, signature) = (request.bytes.clone(), decision.signature().map(str::to_owned));
+        let (bytes, signature) = (request.bytes.clone(), decision.signature().map(<[u8]>::to_vec));
         let kept =
             tokio::task::spawn_blocking(move || store.keep(&plugin, &digest, &bytes, signature.as_deref())).await;
         let fault = |e: io::Error| {
@@ -82,7 +82,7 @@ impl ComponentStore {
 
     /// The kept signature of a component.
     #[must_use]
-    pub(crate) fn signature(&self, plugin: &str, digest: &str) -> Option<String> {
+    pub(crate) fn signature(&self, plugin: &str, digest: &str) -> Option<Vec<u8>> {
         let path = self.path(plugin, digest);
         read_signature(&path)
             .inspect_err(|e| tracing::warn!(plugin, "a kept signature cannot be read and is ignored: {e}"))
@@ -136,20 +136,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let components = ComponentStore::new(dir.path().join("plugins"));
         let (a, b) = (folder::digest(b"a"), folder::digest(b"b"));
-        components.keep("p", &a, b"a", Some("signature of a")).unwrap();
+        components.keep("p", &a, b"a", Some(&b"signature of a"[..])).unwrap();
         components.keep("p", &b, b"b", None).unwrap();
         assert_eq!(components.get("p", &a).unwrap(), b"a");
-        assert_eq!(components.signature("p", &a).as_deref(), Some("signature of a"));
+        assert_eq!(components.signature("p", &a).as_deref(), Some(&b"signature of a"[..]));
         assert_eq!(components.signature("p", &b), None);
         components.prune("p", &[&b]);
         assert_eq!(components.signature("p", &a), None, "it goes with its component");
         assert_eq!(components.get("p", &a).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::write(dir.path().join("plugins/p").join(format!("{b}.wasm")), "x").unwrap();
         assert_eq!(components.get("p", &b).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        components.keep("p", &b, b"b", Some("signature of b")).unwrap();
+        components.keep("p", &b, b"b", Some(&b"signature of b"[..])).unwrap();
         assert_eq!(components.get("p", &b).unwrap(), b"b", "a damaged copy of the same length is replaced");
         components.prune("p", &[&b]);
-        assert_eq!(components.signature("p", &b).as_deref(), Some("signature of b"));
+        assert_eq!(components.signature("p", &b).as_deref(), Some(&b"signature of b"[..]));
         components.forget("p");
         components.forget("p");
         assert!(!dir.path().join("plugins/p").exists());

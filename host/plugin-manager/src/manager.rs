@@ -143,7 +143,7 @@ impl Manager {
         name: String,
         sha256: &str,
         bytes: Vec<u8>,
-        signature: Option<String>,
+        signature: Option<Vec<u8>>,
     ) -> Result<(pb::Resource, bool), Error> {
         if bytes.len() > self.limit {
             return Err(self.too_large());
@@ -167,11 +167,11 @@ impl Manager {
         )
     }
 
-    /// Removes a plugin's file from the folder. Returns its resource if it still exists.
+    /// Removes a plugin's file from the folder. Returns its resource if it still exists, and what finalizers hold.
     ///
     /// # Errors
     /// `NotFound`; `FailedPrecondition` for a bundled plugin; `Internal` when the file cannot be removed.
-    pub async fn remove(&self, name: String) -> Result<Option<pb::Resource>, Error> {
+    pub async fn remove(&self, name: String) -> Result<data::RemoveResponse, Error> {
         self.run(|core| async move { remove(&core, &name).await }).await
     }
 

@@ -39,8 +39,8 @@ pub(crate) enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TrustDecision {
     Bundled,
-    /// A trusted key signed it; the text is the signature.
-    Signed(Verified, String),
+    /// A trusted key signed it; the bytes are the signature.
+    Signed(Verified, Vec<u8>),
     Installed,
     /// It serves, or served before.
     Served,
@@ -62,9 +62,9 @@ impl TrustDecision {
     }
 
     /// The signature to keep with the component.
-    pub(crate) fn signature(&self) -> Option<&str> {
+    pub(crate) fn signature(&self) -> Option<&[u8]> {
         match self {
-            Self::Signed(_, text) => Some(text),
+            Self::Signed(_, bytes) => Some(bytes),
             _ => None,
         }
     }
@@ -87,7 +87,7 @@ pub(crate) struct TrustFacts<'f> {
     pub(crate) origin: Origin,
     pub(crate) digest: &'f str,
     /// The signer, with the signature.
-    pub(crate) signed: Result<(Verified, String), SignatureFault>,
+    pub(crate) signed: Result<(Verified, Vec<u8>), SignatureFault>,
     /// Whether it has the digest of an enabled bundled plugin.
     pub(crate) is_bundled: bool,
     /// Whether a plugin that no operator has removed serves it, or served it before.

@@ -11,6 +11,9 @@ pub const DELETION_TIMESTAMP: &str = "deletionTimestamp";
 /// Key with a set of names, separated by white space.
 pub const FINALIZERS: &str = "finalizers";
 
+/// Start of the names of the host's finalizers.
+pub const HOST_FINALIZERS: &str = "mortise.io/";
+
 /// The host's finalizer, which keeps a marked resource until the resources that refer to it have been handled.
 pub const REFERENCES_FINALIZER: &str = "mortise.io/references";
 
@@ -50,6 +53,13 @@ pub fn remove_finalizer(metadata: &mut Metadata, name: &str) {
         let text = all.into_iter().collect::<Vec<_>>().join(" ");
         metadata.insert(FINALIZERS.to_owned(), text);
     }
+}
+
+/// Whether the new finalizers are a proper subset of the stored ones.
+#[must_use]
+pub fn loses_finalizers(stored: &Metadata, new: &Metadata) -> bool {
+    let (before, after) = (finalizers(stored), finalizers(new));
+    after.len() < before.len() && after.is_subset(&before)
 }
 
 /// Whether two sets of metadata agree, apart from the keys in `except`.

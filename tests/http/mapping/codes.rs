@@ -79,6 +79,8 @@ async fn finalizers_defer_a_deletion() {
     assert_eq!(server.ask("DELETE", &held).await_answer().await.code(), 204);
     let marked = server.fetch(&held).await.ok();
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
+    let kept = server.put(&held, marked["data"].clone()).await;
+    assert!(kept.body.ends_with("; write the names that stay, or an empty text"), "{kept:?}");
     let mut freed = marked.clone();
     freed["metadata"]["finalizers"] = json!("");
     assert_eq!(put_raw(&server, &held, &freed.to_string()).await.code(), 200);

@@ -108,7 +108,7 @@ impl PluginApi {
         if signature.len() > Manager::MAX_SIGNATURE_BYTES {
             let limit = Manager::MAX_SIGNATURE_BYTES;
             return Err(Error::invalid(format!(
-                "signature has more than {limit} bytes; send the text of a .minisig file"
+                "signature has more than {limit} bytes; send the content of a .minisig file"
             )));
         }
         while let Some(next) = stream.message().await.map_err(broken)? {
@@ -121,7 +121,7 @@ impl PluginApi {
             bytes.extend_from_slice(&next.chunk);
             usage.touch();
         }
-        Ok(Upload { name, sha256, signature: Some(signature).filter(|text| !text.is_empty()), bytes })
+        Ok(Upload { name, sha256, signature: Some(signature).filter(|bytes| !bytes.is_empty()), bytes })
     }
 }
 
@@ -143,8 +143,8 @@ fn begin_install(installs: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'
 struct Upload {
     name: String,
     sha256: String,
-    /// The text of the signature, if one was sent.
-    signature: Option<String>,
+    /// The content of the signature file, if one was sent.
+    signature: Option<Vec<u8>>,
     bytes: Vec<u8>,
 }
 
@@ -161,7 +161,7 @@ impl PluginService for PluginApi {
 
     async fn remove(&self, request: Request<data::RemoveRequest>) -> Result<Response<data::RemoveResponse>, Status> {
         let removed = self.manager.remove(request.into_inner().name);
-        answer(call_span("plugins.Remove"), async { removed.await.map(|plugin| data::RemoveResponse { plugin }) }).await
+        answer(call_span("plugins.Remove"), removed).await
     }
 
     async fn rollback(

@@ -45,18 +45,22 @@ pub fn signature_path(file: &Path) -> PathBuf {
     path.into()
 }
 
-/// Reads the signature beside a file; `None` if there is no such file.
+/// Reads the signature beside a file; `None` if there is no such file. Its comments may be in any encoding.
 ///
 /// # Errors
-/// [`FileError`].
-pub fn read_signature(file: &Path) -> Result<Option<String>, FileError> {
-    match read(&signature_path(file)) {
+/// [`FileError`], but not [`FileError::NotText`].
+pub fn read_signature(file: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    match read_bytes(&signature_path(file)) {
         Err(FileError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
     }
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
+    String::from_utf8(read_bytes(path)?).map_err(|source| FileError::NotText { path: path.to_owned(), source })
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     // Opens without waiting: opening a pipe may block for ever.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -69,5 +73,5 @@ pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     if bytes.len() > MAX_BYTES {
         return Err(FileError::TooLarge { path: path.to_owned() });
     }
-    String::from_utf8(bytes).map_err(|source| FileError::NotText { path: path.to_owned(), source })
+    Ok(bytes)
 }

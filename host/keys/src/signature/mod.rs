@@ -6,8 +6,8 @@
 //! [`verify`] checks both. A key file has two lines; its second line alone is also accepted. The program `minisign`
 //! reads these files, and this crate reads those of `minisign`.
 //!
-//! The crate `minisign` makes keys and signatures, and `minisign-verify` verifies:
-//! docs/decisions/0025-two-crates-for-minisigns-format.md.
+//! The crate `minisign` makes keys and signatures; verifying is written here, since a trusted comment may be any bytes:
+//! docs/decisions/0025-signatures-are-verified-as-bytes.md.
 //!
 //! # Cost and limits
 //! Files of signatures and keys have at most [`MAX_BYTES`]. Verifying reads the content once, and blocks meanwhile.

@@ -141,10 +141,10 @@ mod tests {
         let key = SecretKey::read(&path, none).unwrap();
         let signature = sign(b"content", "a.wasm", &key, Some("release 1")).unwrap();
         let public = PublicKey::parse(&pair.public).unwrap();
-        let verified = verify(b"content", &signature, std::slice::from_ref(&public)).unwrap();
+        let verified = verify(b"content", signature.as_bytes(), std::slice::from_ref(&public)).unwrap();
         assert_eq!((verified.comment.as_str(), verified.key.as_str()), ("release 1", public.id()));
         assert!(pair.public.contains(public.id()), "{}", pair.public);
-        assert!(verify(b"content", &signature, &[PublicKey::parse(&other.public).unwrap()]).is_err());
+        assert!(verify(b"content", signature.as_bytes(), &[PublicKey::parse(&other.public).unwrap()]).is_err());
         assert!(sign(b"content", "a.wasm", &key, None).unwrap().contains("\tfile:a.wasm\thashed\n"));
         for comment in ["two\nlines", " space", "space ", &"x".repeat(MAX_COMMENT + 1)] {
             assert!(matches!(sign(b"", "a", &key, Some(comment)), Err(SigningError::Comment)), "{comment:?}");
@@ -160,7 +160,7 @@ mod tests {
         assert!(matches!(wrong, Err(SigningError::Key(_))), "{wrong:?}");
         let key = SecretKey::read::<SigningError>(&path, || Ok("correct horse".into())).unwrap();
         let signature = sign(b"content", "a", &key, None).unwrap();
-        verify(b"content", &signature, &[PublicKey::parse(&pair.public).unwrap()]).unwrap();
+        verify(b"content", signature.as_bytes(), &[PublicKey::parse(&pair.public).unwrap()]).unwrap();
         for text in ["", "a\nb\n", "untrusted comment: x\nRWQ=\n"] {
             let (_dir, path) = secret(text);
             assert!(SecretKey::read(&path, none).is_err(), "{text:?}");

@@ -1,9 +1,13 @@
 //! Verifies signatures.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use minisign_verify::{Error, Signature};
+use blake2::{Blake2b512, Digest as _};
+use ring::signature::{ED25519, UnparsedPublicKey};
 
-use super::key::{self, PublicKey};
+use super::key::{self, KeyId, PublicKey};
+
+/// Start of the line with the trusted comment.
+const COMMENT_START: &[u8] = b"trusted comment: ";
 
 /// Most characters of a shown trusted comment.
 const SHOWN: usize = 200;
@@ -13,14 +17,14 @@ const SHOWN: usize = 200;
 pub struct Verified {
     /// Id of the key.
     pub key: String,
-    /// The trusted comment, without control characters and cut at 200 characters.
+    /// The trusted comment: without control characters, cut at 200 characters, bytes that are not UTF-8 as `\xNN`.
     pub comment: String,
 }
 
 /// The reason why a signature proves nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// The text is not in minisign's form.
+    /// The file is not in minisign's form.
     #[error(
         "the signature is not in minisign's format: {0}; make it again with `minisign -S` or `mortise plugin sign`"
     )]
@@ -39,56 +43,81 @@ pub enum SignatureError {
     },
 }
 
-/// Finds the key that signed a content; `signature` is the text of the signature file. Legacy signatures (of the whole
-/// content instead of its hash) count, too.
+/// The content of a signature file.
+struct Signature<'f> {
+    /// Whether the hash of the content is signed instead of the content.
+    is_hashed: bool,
+    id: KeyId,
+    signature: [u8; 64],
+    /// The trusted comment.
+    comment: &'f [u8],
+    /// Signature of the first signature and the trusted comment.
+    global: [u8; 64],
+}
+
+/// Finds the key that signed a content; `signature` is the content of the signature file. Legacy signatures (of the
+/// whole content instead of its hash) count, too.
 ///
 /// # Errors
 /// [`SignatureError`].
-pub fn verify(content: &[u8], signature: &str, keys: &[PublicKey]) -> Result<Verified, SignatureError> {
-    let parsed = Signature::decode(signature).map_err(|_| SignatureError::Malformed(format_fault(signature)))?;
-    let named = || signature.lines().nth(1).and_then(key::id).unwrap_or_default();
-    let mut wrong = false;
-    for key in keys {
-        match key.key.verify(content, &parsed, true) {
-            Ok(()) => {
-                let shown = parsed.trusted_comment().chars().take(SHOWN);
-                let comment = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
-                return Ok(Verified { key: key.id().to_owned(), comment });
-            }
-            Err(Error::UnexpectedKeyId) => {}
-            // Ids prove nothing: another key may have the same id.
-            Err(_) => wrong = true,
-        }
+pub fn verify(content: &[u8], signature: &[u8], keys: &[PublicKey]) -> Result<Verified, SignatureError> {
+    let found = parse(signature).map_err(SignatureError::Malformed)?;
+    // Ids prove nothing: several keys may have the same one.
+    let mut named = keys.iter().filter(|key| key.id == found.id).peekable();
+    let key = key::shown(found.id);
+    if named.peek().is_none() {
+        return Err(SignatureError::UnknownKey { key });
     }
-    Err(if wrong { SignatureError::Wrong { key: named() } } else { SignatureError::UnknownKey { key: named() } })
+    let hash = if found.is_hashed { Blake2b512::digest(content).to_vec() } else { Vec::new() };
+    let signed = if found.is_hashed { &hash } else { content };
+    let with_comment = [&found.signature, found.comment].concat();
+    let is_by = |key: &PublicKey| {
+        let key = UnparsedPublicKey::new(&ED25519, key.key);
+        key.verify(signed, &found.signature).is_ok() && key.verify(&with_comment, &found.global).is_ok()
+    };
+    match named.any(is_by) {
+        true => Ok(Verified { key, comment: shown(found.comment) }),
+        false => Err(SignatureError::Wrong { key }),
+    }
 }
 
-/// The first fault in the form of a signature that cannot be read.
-fn format_fault(signature: &str) -> &'static str {
-    let mut lines = signature.lines().skip(1);
-    if signature.trim().is_empty() {
-        return "it is empty";
+/// Reads a signature file; the error is the first fault of its form.
+fn parse(file: &[u8]) -> Result<Signature<'_>, &'static str> {
+    if file.trim_ascii().is_empty() {
+        return Err("it is empty");
     }
-    let Some(line) = lines.next() else { return "its second line, the signature of the content, is missing" };
-    match BASE64_STANDARD.decode(line) {
-        Err(_) => return "its second line, the signature of the content, is not base64",
-        Ok(bytes) if bytes.len() != 74 => {
-            return "its second line, the signature of the content, does not have 74 bytes";
-        }
-        Ok(bytes) if !bytes.starts_with(b"Ed") && !bytes.starts_with(b"ED") => {
-            return "its algorithm is not Ed25519";
-        }
-        Ok(_) => {}
+    let mut lines = file.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).skip(1);
+    // The end of the file after a line feed is no line.
+    let mut line = || lines.next().filter(|line| !line.is_empty());
+    let first = line().ok_or("its second line, the signature of the content, is missing")?;
+    let first =
+        BASE64_STANDARD.decode(first).map_err(|_| "its second line, the signature of the content, is not base64")?;
+    let (algorithm, id, signature) =
+        key::parts(&first).ok_or("its second line, the signature of the content, does not have 74 bytes")?;
+    if ![key::ED25519, key::ED25519_HASHED].contains(&algorithm) {
+        return Err("its algorithm is not Ed25519");
     }
-    let Some(line) = lines.next() else { return "its third line, the trusted comment, is missing" };
-    if !line.starts_with("trusted comment: ") {
-        return "its third line does not begin with `trusted comment: `";
+    let comment = line().ok_or("its third line, the trusted comment, is missing")?;
+    let comment =
+        comment.strip_prefix(COMMENT_START).ok_or("its third line does not begin with `trusted comment: `")?;
+    let global = line().ok_or("its fourth line, the signature of the trusted comment, is missing")?;
+    let global = BASE64_STANDARD
+        .decode(global)
+        .map_err(|_| "its fourth line, the signature of the trusted comment, is not base64")?;
+    let global = global
+        .try_into()
+        .map_err(|_| "its fourth line, the signature of the trusted comment, does not have 64 bytes")?;
+    Ok(Signature { is_hashed: algorithm == key::ED25519_HASHED, id, signature, comment, global })
+}
+
+/// Renders a comment: control characters as spaces, and bytes that are not UTF-8 as `\xNN`.
+fn shown(comment: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in comment.utf8_chunks() {
+        text.extend(chunk.valid().chars().map(|c| if c.is_control() { ' ' } else { c }));
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
     }
-    let Some(line) = lines.next() else { return "its fourth line, the signature of the trusted comment, is missing" };
-    match BASE64_STANDARD.decode(line) {
-        Err(_) => "its fourth line, the signature of the trusted comment, is not base64",
-        Ok(_) => "its fourth line, the signature of the trusted comment, does not have 64 bytes",
-    }
+    text.chars().take(SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -116,10 +145,10 @@ mod tests {
         for (signature, comment) in
             [(LEGACY, "timestamp:1555779966 file:test"), (HASHED, "timestamp:1556193335 file:test")]
         {
-            let verified = verify(b"test", signature, &keys(&[OTHER, KEY])).unwrap();
+            let verified = verify(b"test", signature.as_bytes(), &keys(&[OTHER, KEY])).unwrap();
             assert_eq!((verified.key.as_str(), verified.comment.as_str()), ("E7620F1842B4E81F", comment));
             let dos = signature.replace('\n', "\r\n");
-            assert_eq!(verify(b"test", &dos, &keys(&[KEY])).unwrap(), verified);
+            assert_eq!(verify(b"test", dos.as_bytes(), &keys(&[KEY])).unwrap(), verified);
         }
         let whole = format!("untrusted comment: minisign public key E7620F1842B4E81F\n{KEY}\n");
         assert_eq!(keys(&[&whole]), keys(&[KEY]));
@@ -128,9 +157,12 @@ mod tests {
     #[test]
     fn every_changed_character_of_what_is_signed_is_noticed() {
         for signature in [LEGACY, HASHED] {
-            assert!(matches!(verify(b"Test", signature, &keys(&[KEY])), Err(SignatureError::Wrong { .. })));
-            assert!(matches!(verify(b"test", signature, &keys(&[OTHER])), Err(SignatureError::UnknownKey { .. })));
-            assert!(matches!(verify(b"test", signature, &[]), Err(SignatureError::UnknownKey { .. })));
+            assert!(matches!(verify(b"Test", signature.as_bytes(), &keys(&[KEY])), Err(SignatureError::Wrong { .. })));
+            assert!(matches!(
+                verify(b"test", signature.as_bytes(), &keys(&[OTHER])),
+                Err(SignatureError::UnknownKey { .. })
+            ));
+            assert!(matches!(verify(b"test", signature.as_bytes(), &[]), Err(SignatureError::UnknownKey { .. })));
             let first = signature.lines().next().unwrap().len() + 1;
             let mut tried = 0;
             for index in first..signature.len() - 1 {
@@ -139,13 +171,12 @@ mod tests {
                     continue;
                 }
                 bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
-                let changed = String::from_utf8(bytes).unwrap();
-                assert!(verify(b"test", &changed, &keys(&[KEY])).is_err(), "{index}: {changed}");
+                assert!(verify(b"test", &bytes, &keys(&[KEY])).is_err(), "{index}");
                 tried += 1;
             }
             assert!(tried > 200, "{tried}");
             for end in 0..signature.len() - 2 {
-                assert!(verify(b"test", &signature[..end], &keys(&[KEY])).is_err(), "cut at {end}");
+                assert!(verify(b"test", &signature.as_bytes()[..end], &keys(&[KEY])).is_err(), "cut at {end}");
             }
         }
     }
@@ -171,16 +202,36 @@ mod tests {
             with(3, "no base64"),
             with(3, "AAAA"),
         ]
-        .map(|text| verify(b"test", &text, &keys(&[KEY])).unwrap_err().to_string());
+        .map(|text| verify(b"test", text.as_bytes(), &keys(&[KEY])).unwrap_err().to_string());
         let different: std::collections::BTreeSet<_> = faults.iter().collect();
         assert_eq!(different.len(), faults.len(), "{faults:#?}");
         assert!(faults.iter().all(|text| text.contains("not in minisign's format: it")), "{faults:#?}");
     }
 
+    /// A signature that the program `minisign` made: both comments are in Latin-1.
+    #[test]
+    fn comments_may_be_in_any_encoding() {
+        const FILE: &[u8] = b"untrusted comment: na\xefve\n\
+            RUTuMXVKwjVdeeHB7OV4ABmHoiWdVsNeCEtFvNAclHyWRizQcj6gbFIcs+DhIFzPCemX/QbkwDQdbxCGWqIykNPra8LjdbulsAY=\n\
+            trusted comment: caf\xe9 \xff\n\
+            W6u0q8OYu+wgyfUyc4jn3LGAv0tWwIhnreQZnTcL6ptr1OCZRqi/OIjuWyGFsYaq5xv9odDDcW9R0+tHrh2uBA==\n";
+        let key = keys(&["RWTuMXVKwjVdeSG4pHAV/MOGwKZHzHnerMPHHcoh/RlQeB/NCdIKJ21w"]);
+        assert_eq!(verify(b"test", FILE, &key).unwrap().comment, "caf\\xe9 \\xff");
+        let mut changed = FILE.to_vec();
+        let byte = changed.iter().position(|byte| *byte == 0xff).unwrap();
+        changed[byte] = 0xfe;
+        assert!(matches!(verify(b"test", &changed, &key), Err(SignatureError::Wrong { .. })));
+        assert_eq!(shown(&[b'x'; 300]).len(), SHOWN);
+        assert_eq!(shown(b"a\x1b[1m\tb"), "a [1m b");
+    }
+
     #[test]
     fn what_is_no_signature_and_no_key_is_refused() {
         for text in ["", "\n\n\n\n", "a\nb\nc\nd", "x", "untrusted comment: a\nRWQ=\ntrusted comment: b\nAA==\n"] {
-            assert!(matches!(verify(b"", text, &keys(&[KEY])), Err(SignatureError::Malformed(_))), "{text:?}");
+            assert!(
+                matches!(verify(b"", text.as_bytes(), &keys(&[KEY])), Err(SignatureError::Malformed(_))),
+                "{text:?}"
+            );
             assert!(PublicKey::parse(text).is_err(), "{text:?}");
         }
     }

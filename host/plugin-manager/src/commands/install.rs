@@ -19,7 +19,7 @@ pub(crate) async fn install(
     core: &Core,
     name: &str,
     bytes: Vec<u8>,
-    signature: Option<String>,
+    signature: Option<Vec<u8>>,
 ) -> Result<(pb::Resource, bool), Error> {
     if let Some(fault) = name::fault(name) {
         let fault = fault.replace("a resource name", "a plugin's name");
@@ -42,7 +42,7 @@ pub(crate) async fn install(
 }
 
 impl ManagerState {
-    fn install_request(&self, name: &str, bytes: Vec<u8>, signature: Option<String>) -> Result<LoadRequest, Error> {
+    fn install_request(&self, name: &str, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Result<LoadRequest, Error> {
         let mut file = format!("{name}.wasm");
         let mut plugin_before = None;
         if let Some(managed) = self.plugins.get(name).filter(|managed| !managed.is_file_only()) {

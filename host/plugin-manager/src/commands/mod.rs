@@ -3,6 +3,7 @@
 
 pub(crate) mod disable;
 pub(crate) mod enable;
+mod held;
 pub(crate) mod inspect;
 pub(crate) mod install;
 pub(crate) mod load;

@@ -1,12 +1,12 @@
 //! Removes a plugin's file from the folder, and the plugin from service.
 
-use mortise_resource::{Error, pb};
+use mortise_resource::{Error, data};
 
-use super::precondition;
+use super::{held, precondition};
 use crate::{core::Core, files::folder, state::BUNDLED};
 
-/// Returns the resource if it still exists.
-pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resource>, Error> {
+/// Returns the resource if it still exists, and what finalizers hold.
+pub(crate) async fn remove(core: &Core, name: &str) -> Result<data::RemoveResponse, Error> {
     let _turn = core.turns.take(name).await;
     let mut state = core.lock().await;
     let source = state.known_record(name)?.record.data.source.clone();
@@ -34,6 +34,13 @@ pub(crate) async fn remove(core: &Core, name: &str) -> Result<Option<pb::Resourc
     if !state.managed(name).is_file_only() {
         state.managed(name).remove();
     }
+    let (types, backend) = (held::types(&state.registry.load(), name), state.backend.clone());
     state.remove_from_service(name).await;
-    Ok(state.resource(name))
+    let plugin = state.resource(name);
+    drop(state);
+    let (held, held_incomplete) = held::list(&backend, types).await.unwrap_or_else(|error| {
+        tracing::warn!(plugin = name, error = &error as &dyn std::error::Error, "held resources cannot be listed");
+        (Vec::new(), true)
+    });
+    Ok(data::RemoveResponse { plugin, held, held_incomplete })
 }

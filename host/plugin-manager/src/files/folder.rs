@@ -18,7 +18,7 @@ use mortise_plugin_host::LoadError;
 use sha2::{Digest as _, Sha256};
 
 /// The text of the signature of a component; `None` without one.
-pub(crate) type OfferedSignature = Result<Option<String>, Arc<FileError>>;
+pub(crate) type OfferedSignature = Result<Option<Vec<u8>>, Arc<FileError>>;
 
 /// Most files of the folder that are examined; the caller ignores those that sort after them, with a warning.
 pub const MAX_FILES: usize = 1_024;
@@ -195,8 +195,8 @@ pub fn remove_file(dir: &Path, name: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// The errors of [`write_durably`] and [`remove_file`].
-pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature: Option<&str>) -> io::Result<()> {
-    for (name, bytes) in [(&*signature_name(name), signature.map(str::as_bytes)), (name, bytes)] {
+pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature: Option<&[u8]>) -> io::Result<()> {
+    for (name, bytes) in [(&*signature_name(name), signature), (name, bytes)] {
         match bytes {
             Some(bytes) => write_durably(dir, name, bytes)?,
             None => remove_file(dir, name)?,
@@ -209,7 +209,7 @@ pub(crate) fn put_plugin(dir: &Path, name: &str, bytes: Option<&[u8]>, signature
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FormerContent {
     bytes: Option<Vec<u8>>,
-    signature: Option<String>,
+    signature: Option<Vec<u8>>,
 }
 
 impl FormerContent {
@@ -288,7 +288,7 @@ mod tests {
         let signed = stamp();
         assert_ne!(signed, unsigned);
         let content = read_plugin(&path, 1).unwrap();
-        assert_eq!((content.signature.unwrap().as_deref(), content.stamp), (Some("s"), signed));
+        assert_eq!((content.signature.unwrap().as_deref(), content.stamp), (Some(&b"s"[..]), signed));
         write_durably(dir.path(), "a.wasm.minisig", b"t").unwrap();
         assert_ne!(stamp(), signed);
         write_durably(dir.path(), "a.wasm.minisig", &[b'x'; mortise_keys::signature::MAX_BYTES + 1]).unwrap();
@@ -302,11 +302,11 @@ mod tests {
         let (dir, name) = (tempfile::tempdir().unwrap(), "a.wasm");
         let (dir, path) = (dir.path(), dir.path().join(name));
         for (bytes, signature) in
-            [(None, None), (None, Some("s")), (Some(&b"old"[..]), Some("s")), (Some(b"old"), None)]
+            [(None, None), (None, Some(&b"s"[..])), (Some(&b"old"[..]), Some(b"s")), (Some(b"old"), None)]
         {
             put_plugin(dir, name, bytes, signature).unwrap();
             let former = FormerContent::read(&path, 3).unwrap();
-            put_plugin(dir, name, Some(b"new"), Some("new")).unwrap();
+            put_plugin(dir, name, Some(b"new"), Some(b"new")).unwrap();
             former.put_back(dir, name).unwrap();
             assert_eq!(fs::read(&path).ok().as_deref(), bytes);
             assert_eq!(read_signature(&path).unwrap().as_deref(), signature);

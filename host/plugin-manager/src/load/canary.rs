@@ -294,7 +294,7 @@ fn key(gvk: &Gvk) -> TypeKey {
     TypeKey { group: gvk.group.clone(), kind: gvk.kind.clone() }
 }
 
-fn query_everywhere(type_key: TypeKey) -> Query {
+pub(crate) fn query_everywhere(type_key: TypeKey) -> Query {
     let any = || WILDCARD.to_owned();
     let tenancy = pb::Tenancy { partition: any(), namespace: any() };
     Query { type_key, tenancy, name_prefix: String::new() }

@@ -99,7 +99,7 @@ impl ManagerState {
         }
         let (dir, name, content) = (self.options.plugin_dir.clone(), file.to_owned(), request.bytes.clone());
         let (file_path, limit) = (self.path(file), self.sandbox.limits().component_bytes);
-        let signature = decision.signature().map(str::to_owned);
+        let signature = decision.signature().map(<[u8]>::to_vec);
         let path = file_path.clone();
         let put = tokio::task::spawn_blocking(move || {
             let before = (Stamp::of_plugin(&path), FormerContent::read(&path, limit));

@@ -35,8 +35,8 @@ impl Core {
     async fn find_signature(
         &self,
         request: &LoadRequest,
-        kept: Option<String>,
-    ) -> Result<(Verified, String), SignatureFault> {
+        kept: Option<Vec<u8>>,
+    ) -> Result<(Verified, Vec<u8>), SignatureFault> {
         let (offered, fault) = match &request.signature {
             Ok(offered) => (offered.clone(), SignatureFault::Missing),
             Err(fault) => (None, SignatureFault::Unreadable(fault.clone())),

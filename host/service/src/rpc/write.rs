@@ -168,10 +168,12 @@ impl ResourceService {
         let goes = |stored: &pb::Resource| {
             deletion_rules::belongs_to_deletion(stored, &with_reserved_metadata(incoming, stored, &incoming.metadata))
         };
-        if let Err(absent) = kind.check_plugin_present()
-            && !stored.as_ref().is_some_and(goes)
-        {
-            return Err(absent.into());
+        if let Err(absent) = kind.check_plugin_present() {
+            match &stored {
+                Some(stored) if goes(stored) => {}
+                Some(stored) => return Err(deletion_rules::explain_finalizers(absent, incoming, stored).into()),
+                None => return Err(absent.into()),
+            }
         }
 
         let (resource, units) = match admitted {
@@ -304,7 +306,8 @@ impl ResourceService {
         } else if resource.status != stored.status {
             return Err(Error::invalid(STATUS_NOT_WRITABLE).into());
         }
-        deletion_rules::check(&stored, &resource, units.marked)?;
+        deletion_rules::check(&stored, &resource, units.marked)
+            .map_err(|refusal| deletion_rules::explain_finalizers(refusal, incoming, &stored))?;
         check_immutable(kind, &resource, &stored)?;
 
         resource.generation = ids::ulid();

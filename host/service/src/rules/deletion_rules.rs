@@ -15,6 +15,10 @@ use crate::core::ids::tenancy_of;
 
 type Metadata = BTreeMap<String, String>;
 
+/// Remedy for a write that would remove finalizers by leaving them out.
+const REMOVAL_HINT: &str =
+    "without metadata.finalizers it keeps its finalizers; write the names that stay, or an empty text";
+
 /// Checks an update. `place_marked` says whether the resource's partition or namespace is marked.
 ///
 /// # Errors
@@ -50,14 +54,14 @@ pub(crate) fn check(stored: &pb::Resource, incoming: &pb::Resource, place_marked
             refuse("cannot modify metadata")
         } else if !same_data {
             refuse("cannot modify data")
-        } else if !loses_finalizers(&stored.metadata, &incoming.metadata) {
+        } else if !meta::loses_finalizers(&stored.metadata, &incoming.metadata) {
             refuse("expected at least one finalizer to be removed")
         } else {
             Ok(())
         };
     }
     let only_loses_finalizers =
-        same_data && same_metadata(&[FINALIZERS]) && loses_finalizers(&stored.metadata, &incoming.metadata);
+        same_data && same_metadata(&[FINALIZERS]) && meta::loses_finalizers(&stored.metadata, &incoming.metadata);
     if place_marked && !only_loses_finalizers {
         let tenancy = incoming.id.as_ref().map(|id| proto_text(tenancy_of(id))).unwrap_or_default();
         return refuse(&format!("cannot write resource when tenancy marked for deletion: {tenancy}"));
@@ -70,14 +74,18 @@ pub(crate) fn check(stored: &pb::Resource, incoming: &pb::Resource, place_marked
 pub(crate) fn belongs_to_deletion(stored: &pb::Resource, metadata: &Metadata) -> bool {
     match meta::is_marked(&stored.metadata) {
         false => meta::is_marked(metadata),
-        true => loses_finalizers(&stored.metadata, metadata),
+        true => meta::loses_finalizers(&stored.metadata, metadata),
     }
 }
 
-/// Whether the new finalizers are a proper subset of the stored ones.
-fn loses_finalizers(stored: &Metadata, incoming: &Metadata) -> bool {
-    let (before, after) = (meta::finalizers(stored), meta::finalizers(incoming));
-    after.len() < before.len() && after.is_subset(&before)
+/// Adds the way to remove finalizers to the refusal of a blanket write that leaves out those of a marked resource.
+pub(crate) fn explain_finalizers(refusal: Error, incoming: &pb::Resource, stored: &pb::Resource) -> Error {
+    let is_kept = |name: &&str| !name.starts_with(meta::HOST_FINALIZERS);
+    let leaves_out = incoming.version.is_empty() && !incoming.metadata.contains_key(FINALIZERS);
+    match leaves_out && meta::is_marked(&stored.metadata) && meta::finalizers(&stored.metadata).iter().any(is_kept) {
+        true => Error { message: format!("{}; {REMOVAL_HINT}", refusal.message), ..refusal },
+        false => refusal,
+    }
 }
 
 /// Returns metadata with the reserved keys that a blanket write leaves as they are.

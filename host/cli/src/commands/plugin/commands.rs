@@ -4,7 +4,7 @@ use clap::Args;
 use mortise_resource::{data, pb};
 
 use super::summary::PluginSummary;
-use crate::{CliError, Connect, Exit, output::ui};
+use crate::{CliError, Connect, Exit, output::ui, resources::ids::placed_title};
 
 pub(super) const REMOVE: &str = "mortise plugin remove demo";
 pub(super) const ROLLBACK: &str = "mortise plugin rollback demo";
@@ -30,11 +30,22 @@ impl NamedCommand {
     pub(super) async fn remove(self) -> Result<Exit, CliError> {
         let session = self.connect.session().await?;
         let request = data::RemoveRequest { name: self.name.clone() };
-        let left = session.call(self.thing(), session.plugins().remove(request)).await?.plugin;
-        self.done(match left {
+        let left = session.call(self.thing(), session.plugins().remove(request)).await?;
+        let mut text = match left.plugin {
             None => "removed; nothing of its types is stored".to_owned(),
             Some(_) => "removed; stored resources of its types can be read and deleted, not written".to_owned(),
-        })
+        };
+        for held in &left.held {
+            let title = held.id.as_ref().map(placed_title).unwrap_or_default();
+            text.push_str(&format!("\n  held by finalizers: {title}: {}", held.finalizers.join(" ")));
+        }
+        if left.held_incomplete {
+            text.push_str("\n  held by finalizers: perhaps more; not everything was looked at");
+        }
+        if !left.held.is_empty() {
+            text.push_str("\n  when they are deleted, `mortise apply` with fewer `metadata.finalizers` lets them go");
+        }
+        self.done(text)
     }
 
     pub(super) async fn rollback(self) -> Result<Exit, CliError> {
