@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use futures::future::join_all;
-use mortise_resource::{Code, data::UpdateRequest, pb, types, ulid};
+use mortise_resource::{
+    Code,
+    data::{SetBlockDeletionRequest, UpdateRequest},
+    pb, types, ulid,
+};
 use mortise_store::{Backend, Consistency, Options as StoreOptions, SledBackend};
 
 use crate::{call::Caller, core::Options, core::ids, registry::Registry, service::ResourceService};
@@ -71,7 +75,7 @@ async fn statuses_updates_and_deletions_queue_with_writes() {
     let outcomes = join_all((0..WRITERS).map(|n| {
         let (here, request, id) = (&here, status(n), &id);
         async move {
-            match n % 4 {
+            match n % 5 {
                 0 => here.write(partition("busy")).await.map(drop),
                 1 => {
                     let mut resource = partition("busy");
@@ -80,6 +84,10 @@ async fn statuses_updates_and_deletions_queue_with_writes() {
                     here.service.update(&here.caller, request).await.map(drop)
                 }
                 2 => here.service.write_status(&here.caller, request).await.map(drop),
+                3 => {
+                    let request = SetBlockDeletionRequest { id: Some(id.clone()), ..Default::default() };
+                    here.service.change_block_deletion(&here.caller, request).await.map(drop)
+                }
                 _ => {
                     // It holds the wrong incarnation, so that it deletes nothing, but reads and compares.
                     let other = pb::Id { uid: ids::ulid(), ..id.clone() };
@@ -93,7 +101,7 @@ async fn statuses_updates_and_deletions_queue_with_writes() {
     let failed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
     assert!(failed.is_empty(), "{} failed, such as {:?}", failed.len(), failed.first());
     let busy = here.write(partition("busy")).await.unwrap();
-    assert_eq!(busy.status.len(), WRITERS / 4, "no status is lost");
+    assert_eq!(busy.status.len(), WRITERS / 5, "no status is lost");
     assert!(ulid::is_valid(&busy.generation));
 
     let conditional = pb::Resource { version: stored.version.clone(), ..partition("busy") };

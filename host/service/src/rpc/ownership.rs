@@ -21,7 +21,7 @@ use mortise_store::{Consistency, StoreError};
 
 use crate::{
     call::{
-        Call, Caller, Method, request_id,
+        Call, Caller, Failure, Method, Retry, request_id,
         store_fault::{cas_failure, store_fault},
     },
     deletion::{Purpose, ShownPlan},
@@ -105,35 +105,45 @@ impl ResourceService {
         let registry = self.core.types();
         let (id, kind) = request_id::complete(&registry, caller, request.id)?;
         kind.check_deletable()?;
-        let stored = match self.core.backend.read(Consistency::Consistent, &id).await {
-            Ok(stored) => stored,
-            Err(e @ StoreError::NotFound) => return Err(Error::not_found(e.to_string())),
-            Err(e @ StoreError::GroupVersionMismatch { .. }) => return Err(Error::invalid(e.to_string())),
-            Err(e) => return Err(store_fault("failed read", &e)),
-        };
-        let mut seen = stored.clone();
-        let mut hooks = RequestHooks::new(kind, caller);
-        hooks.upgrade(&mut seen).await?;
-        hooks.authorize_write(Verb::Write, &seen, "failed write acl").await?;
-        hooks.release();
-        region::check_owner(&self.core, &stored)?;
-        if !request.version.is_empty() && request.version != stored.version {
-            return Err(cas_failure());
+        let mut retry = Retry::new(&self.writers, caller, &id, &request.version);
+        loop {
+            retry.queue().await?;
+            let stored = match self.core.backend.read(Consistency::Consistent, &id).await {
+                Ok(stored) => stored,
+                Err(e @ StoreError::NotFound) => return Err(Error::not_found(e.to_string())),
+                Err(e @ StoreError::GroupVersionMismatch { .. }) => return Err(Error::invalid(e.to_string())),
+                Err(e) => return Err(store_fault("failed read", &e)),
+            };
+            let mut seen = stored.clone();
+            let mut hooks = RequestHooks::new(kind.clone(), caller);
+            hooks.upgrade(&mut seen).await?;
+            hooks.authorize_write(Verb::Write, &seen, "failed write acl").await?;
+            hooks.release();
+            region::check_owner(&self.core, &stored)?;
+            if !request.version.is_empty() && request.version != stored.version {
+                return Err(cas_failure());
+            }
+            match self.set_block_deletion(stored, request.block_deletion).await {
+                Ok(resource) => return Ok(SetBlockDeletionResponse { resource: Some(resource) }),
+                Err(failure) => retry.after(failure).await?,
+            }
         }
-        let resource = self.set_block_deletion(stored, request.block_deletion).await?;
-        Ok(SetBlockDeletionResponse { resource: Some(resource) })
     }
 
     /// Sets or clears the block in `stored`, the resource as stored now.
-    async fn set_block_deletion(&self, mut stored: pb::Resource, block_deletion: bool) -> Result<pb::Resource, Error> {
+    async fn set_block_deletion(
+        &self,
+        mut stored: pb::Resource,
+        block_deletion: bool,
+    ) -> Result<pb::Resource, Failure> {
         server_meta::set_touched(&mut stored);
         if let Some(meta) = &mut stored.meta {
             meta.lifecycle.get_or_insert_default().block_deletion = block_deletion;
         }
         renew_records(&self.core, &mut stored);
         self.core.backend.write_cas(stored).await.map_err(|e| match e {
-            StoreError::CasFailure { .. } | StoreError::WrongUid => cas_failure(),
-            e => store_fault("failed to set meta.lifecycle", &e),
+            StoreError::CasFailure { .. } | StoreError::WrongUid => Failure::Conflict(cas_failure()),
+            e => Failure::Final(store_fault("failed to set meta.lifecycle", &e)),
         })
     }
 }
