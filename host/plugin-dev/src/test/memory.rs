@@ -67,9 +67,9 @@ impl Memory {
         let Some(hooks) = decl.map(|decl| decl.hooks) else { return Ok(resource) };
         let mut call = Call::new(self.plugin.clone(), Arc::new(AllowAll));
         let broken = |e: mortise_plugin_host::HookError| Failure::from(mortise_resource::Error::from(e));
-        let refused = |said: &[mortise_resource::Diagnostic], code| {
+        let refused = |said: &[mortise_resource::Diagnostic]| {
             let errors = said.iter().filter(|one| one.severity() != Severity::Warning);
-            Failure::new(code, errors.map(|one| one.summary.as_str()).collect::<Vec<_>>().join("; "))
+            Failure::new(Code::InvalidArgument, errors.map(|one| one.summary.as_str()).collect::<Vec<_>>().join("; "))
         };
         if hooks.mutate {
             match call.mutate(resource.encode_to_vec()).await.map_err(broken)? {
@@ -79,14 +79,14 @@ impl Memory {
                         |e| Failure::new(Code::Internal, format!("mutate's answer is not a resource: {e}"));
                     resource = pb::Resource::decode(bytes.as_slice()).map_err(unreadable)?;
                 }
-                MutateReply::Refused(said) => return Err(refused(&said, Code::Internal)),
+                MutateReply::Refused(said) => return Err(refused(&said)),
             }
         }
         if hooks.validate {
             let prior = resource.id.as_ref().and_then(|id| self.stored.find(id)).map(|found| found.encode_to_vec());
             let said = call.validate(resource.encode_to_vec(), prior).await.map_err(broken)?;
             if said.iter().any(|one| one.severity() != Severity::Warning) {
-                return Err(refused(&said, Code::InvalidArgument));
+                return Err(refused(&said));
             }
         }
         Ok(resource)
