@@ -9,6 +9,7 @@ mod mutate_and_validate;
 mod read;
 mod watch_list;
 mod watch_list_live;
+mod watch_versions;
 mod write;
 mod write_data;
 mod write_marked;
