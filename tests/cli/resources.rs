@@ -429,3 +429,20 @@ async fn failures_of_controllers_are_events() {
     assert!(events.starts_with("  CONTROLLER             COUNT   FIRST"), "{events}");
     assert!(events.lines().nth(1).unwrap().starts_with("  reconcile-fail/fails   "), "{events}");
 }
+
+#[tokio::test]
+async fn a_deletion_by_another_uid_tells_that_nothing_was_deleted() {
+    let server = Server::start().await;
+    let korn = server.write(artist("korn")).await.unwrap();
+    let t = Transcript::new("delete_uid", &server);
+    let other = "id:\n  type: demo.v2.Artist\n  name: korn\n  uid: 01ARZ3NDEKTSV4RRFFQ69G5FAV\ndata:\n  name: Korn\n";
+    t.file("korn.yaml", other);
+    let ran = t.command(&["delete", "-f", "korn.yaml"]).output().await.unwrap();
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("nothing deleted: no resource of this name has the uid 01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+        "{said}"
+    );
+    assert_eq!(server.read(korn.id.as_ref().unwrap()).await.unwrap(), korn);
+}

@@ -1,8 +1,10 @@
 //! The gRPC port: connections, reflection, and the services about the server and its types.
 
+mod calls;
 mod cancellations;
 mod connections;
 mod frames;
+mod mistakes;
 mod reflection;
 mod server_service;
 mod type_service;

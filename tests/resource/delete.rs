@@ -87,13 +87,13 @@ async fn another_uid_deletes_nothing_and_is_no_error() {
 }
 
 #[tokio::test]
-async fn another_group_version_is_an_internal_error() {
+async fn another_group_version_is_the_callers_error() {
     let server = Server::start().await;
     let korn = server.write(artist("korn")).await.unwrap();
     let expected = r#"failed read: resource was requested with GroupVersion="v1", but stored with GroupVersion="v2""#;
     for uid in ["", &id_of(&korn).uid] {
         let v1 = pb::Id { uid: uid.to_owned(), ..id("demo.v1.Artist", "korn") };
-        assert_eq!(refusal(server.delete(&v1, "").await), (Code::Internal, expected.to_owned()));
+        assert_eq!(refusal(server.delete(&v1, "").await), invalid(expected));
     }
     assert_eq!(server.read(&id_of(&korn)).await.unwrap(), korn);
 }

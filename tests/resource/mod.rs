@@ -9,13 +9,14 @@ mod mutate_and_validate;
 mod read;
 mod watch_list;
 mod watch_list_live;
+mod watch_versions;
 mod write;
 mod write_data;
 mod write_marked;
 mod write_status;
 mod write_stored;
 
-use crate::support::{any, artist, demo};
+use crate::support::{any, artist, demo, id, resource};
 use mortise_resource::pb;
 use prost_types::Any;
 use tonic::Code;
@@ -30,6 +31,11 @@ fn bytes(url: &str, value: &[u8]) -> Any {
 
 fn with_data(resource: pb::Resource, data: Any) -> pb::Resource {
     pb::Resource { data: Some(data), ..resource }
+}
+
+fn artist_v1(name: &str) -> pb::Resource {
+    let data = demo::v1::Artist { name: name.into(), ..Default::default() };
+    resource(id("demo.v1.Artist", name), Some(any("hashicorp.consul.internal.demo.v1.Artist", &data)))
 }
 
 /// An artist that its validation refuses.

@@ -55,7 +55,7 @@ async fn data_may_be_absent_where_no_hook_minds() {
         assert_eq!(server.write(resource(id(t, "one"), None)).await.unwrap().data, None, "{t}");
     }
     let (code, text) = refusal(server.write(resource(id(ARTIST, "korn"), None)).await);
-    assert_eq!(code, Code::Internal);
+    assert_eq!(code, Code::InvalidArgument);
     assert!(text.starts_with("failed mutate hook: ") && text.ends_with("invalid nil source message"), "{text}");
     let (code, text) = refusal(server.write(resource(id("demo.v1.Artist", "korn"), None)).await);
     assert_eq!(code, Code::InvalidArgument);

@@ -6,6 +6,7 @@ use crate::support::{
 };
 use mortise_resource::pb::{self, condition::State};
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
 use super::aborted;
 
@@ -151,12 +152,45 @@ async fn names_follow_the_rule() {
         let said = refusal(server.write_status(request(&at, "k", conditions)).await);
         assert_eq!(said, invalid(format!("status.conditions[1].resource.name invalid: {}", name_rule(&name))));
     }
-    // A reference names every unit, so a resource without a namespace cannot be referred to.
-    for (partition, namespace, unit) in [("", "", "partition"), ("", "n", "partition"), ("p", "", "namespace")] {
-        let conditions = vec![condition("A", Some(reference("demo.v1.RecordLabel", "label", partition, namespace)))];
+    // A reference names every unit of its type's scope.
+    for (t, partition, namespace, unit) in [
+        ("demo.v1.RecordLabel", "", "", "partition"),
+        ("demo.v1.RecordLabel", "", "n", "partition"),
+        (CONCEPT, "", "", "partition"),
+        (CONCEPT, "", "n", "partition"),
+        (CONCEPT, "p", "", "namespace"),
+    ] {
+        let conditions = vec![condition("A", Some(reference(t, "label", partition, namespace)))];
         let said = refusal(server.write_status(request(&at, "k", conditions)).await);
         assert_eq!(said, invalid(format!("status.conditions[0].resource.tenancy.{unit} invalid: {}", name_rule(""))));
     }
+}
+
+#[tokio::test]
+async fn a_condition_is_about_a_resource_of_any_scope_and_has_a_known_state() {
+    let server = Server::start().await;
+    let stored = id_of(&server.write(concept("x")).await.unwrap());
+    let mut conditions = vec![
+        condition("Cluster", Some(reference("demo.v1.Executive", "ceo", "", ""))),
+        condition("NoTenancy", Some(pb::Reference { tenancy: None, ..reference("demo.v1.Executive", "ceo", "", "") })),
+        condition("Partition", Some(reference("demo.v1.RecordLabel", "label", "p", ""))),
+        condition("Namespace", Some(reference(CONCEPT, "other", "p", "n"))),
+        condition("Unregistered", Some(reference("nope.v1.Nope", "other", "", ""))),
+        // More units than the scope has, as Consul takes them.
+        condition("More", Some(reference("demo.v1.Executive", "ceo", "default", "default"))),
+    ];
+    let written = server.write_status(request(&stored, "k", conditions.clone())).await.unwrap();
+    assert_eq!(written.status["k"].conditions, conditions);
+    for state in [3, -1, i32::MAX] {
+        conditions[1].state = state;
+        let refused = server.write_status(request(&stored, "k", conditions.clone())).await.unwrap_err();
+        let fault = format!("{state} is not a state; use 0 (unknown), 1 (true) or 2 (false)");
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert_eq!(refused.message(), format!("status.conditions[1].state invalid: {fault}"));
+        let violations = refused.get_details_bad_request().unwrap().field_violations;
+        assert_eq!((&*violations[0].field, violations.len()), ("status.conditions[1].state", 1));
+    }
+    assert_eq!(server.read(&stored).await.unwrap(), written);
 }
 
 #[tokio::test]
@@ -272,7 +306,7 @@ async fn missing_resources_and_other_incarnations_are_not_found() {
     let text = r#"failed read: resource was requested with GroupVersion="v1", but stored with GroupVersion="v2""#;
     let v2 = id_of(&server.write(album("debut", None)).await.unwrap());
     let v1 = pb::Id { r#type: Some(gvk("demo.v1.Album")), ..v2 };
-    assert_eq!(refusal(server.write_status(request(&v1, "k", vec![])).await), (Code::Internal, text.into()));
+    assert_eq!(refusal(server.write_status(request(&v1, "k", vec![])).await), invalid(text));
     assert_eq!(refusal(server.write_status(request(&full(v1), "k", vec![])).await), not_found(), "the uid comes first");
     server.delete(&stored, "").await.unwrap();
     server.write(concept("x")).await.unwrap();

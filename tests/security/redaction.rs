@@ -5,6 +5,7 @@ use mortise_resource::{data, pb};
 use mortise_test_guests::{Inner, Safe};
 use prost::Message as _;
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
 use crate::support::{
     Server, Setup, any, controllers::report_until, decoded, eventually, gvk, http::PROBLEM, id, resource,
@@ -44,13 +45,21 @@ async fn readers_with_the_right_get_the_value() {
 async fn no_text_of_a_plugin_contains_the_value() {
     let server = serving().await;
     for (label, code) in
-        [("mutate", Code::Internal), ("validate", Code::InvalidArgument), ("deny", Code::PermissionDenied)]
+        [("mutate", Code::InvalidArgument), ("validate", Code::InvalidArgument), ("deny", Code::PermissionDenied)]
     {
         let status = server.write(safe("one", label, SECRET)).await.unwrap_err();
         assert_eq!(status.code(), code, "{label}: {status}");
         assert!(status.message().contains("the combination is <(redacted)>"), "{label}: {status}");
         let details = String::from_utf8_lossy(status.details()).into_owned();
         assert!(!status.message().contains(SECRET) && !details.contains(SECRET), "{label}: {status}: {details}");
+        if code == Code::InvalidArgument {
+            let [one] = mortise_provider::client::diagnostics_of(&status).try_into().unwrap();
+            assert!(one.summary.contains("the combination is <(redacted)>"), "{one:?}");
+            let explains = label == "validate";
+            assert_eq!(one.path.starts_with("data.codes"), explains, "{one:?}");
+            assert_eq!(one.detail.contains("the combination is <(redacted)>"), explains, "{one:?}");
+            assert_eq!(status.get_details_bad_request().unwrap().field_violations[0].field, one.path);
+        }
     }
     server.write(safe("fails", "", SECRET)).await.unwrap();
     server.write(safe("defers", "defer", SECRET)).await.unwrap();

@@ -19,6 +19,7 @@ mod endpoints;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;
+pub mod health;
 mod http;
 mod local_socket;
 mod observability;

@@ -17,10 +17,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tonic::transport::Server;
-use tonic_health::{
-    pb::health_server::HealthServer,
-    server::{HealthReporter, HealthService},
-};
 use tonic_reflection::pb::{
     v1::server_reflection_server::ServerReflectionServer as ReflectionV1,
     v1alpha::server_reflection_server::ServerReflectionServer as ReflectionV1Alpha,
@@ -38,7 +34,7 @@ use crate::{
         controller_service::ControllerApi,
         destination::{Conduit, Destination, DestinationOptions, Linkerd},
         function_service::FunctionApi,
-        health::{self, Health},
+        health::{self, Health, ServerHealth},
         ownership_service::OwnershipApi,
         plugin_service::PluginApi,
         query_service::QueryApi,
@@ -48,6 +44,7 @@ use crate::{
         type_service::TypeApi,
         watch_service::WatchApi,
     },
+    health::health_server::HealthServer,
     http::{self, HttpOptions},
     local_socket::LocalSocket,
     observability::{
@@ -197,14 +194,12 @@ impl OpenPorts {
         Box::pin(async move {
             let Services { about, service, registry, manager, controller_manager, regions, metrics } = parts;
             let (ready_tx, ready) = watch::channel(true);
-            let until_stopped = ready.clone();
-            let health = HealthReporter::new();
             let write_health = WriteHealth::new(&service);
-            let sound = write_health.fault().is_none();
-            health::report(&health, true, sound).await;
+            let health = watch::Sender::new(ServerHealth { serving: true, sound: write_health.fault().is_none() });
             let mut following =
                 Task::spawn("the task that reports health", health::follow(health.clone(), write_health.clone()));
-            let reflection = Reflection::new(registry.clone(), service.clone(), self.options.destination.enabled)?;
+            let has_discovery = self.options.destination.enabled;
+            let reflection = Reflection::new(registry.clone(), service.clone(), has_discovery)?;
             let counts = RequestCounts::new(reflection.methods());
             let sources = Sources {
                 about,
@@ -214,23 +209,23 @@ impl OpenPorts {
                 metrics: metrics.clone(),
                 counts: counts.clone(),
             };
-            let server = ServerServiceServer::new(ServerApi { sources, manager: manager.clone() });
+            let message_bytes = self.options.max_request_bytes;
+            let server = ServerServiceServer::new(ServerApi { sources, manager: manager.clone() })
+                .max_decoding_message_size(message_bytes);
             let plugins =
                 PluginServiceServer::new(PluginApi::new(manager, service.clone(), self.options.upload_timeout))
-                    .max_decoding_message_size(self.options.max_request_bytes);
-            let controllers = ControllerServiceServer::new(ControllerApi(controller_manager.clone()));
-            let types = TypeServiceServer::new(TypeApi(registry));
+                    .max_decoding_message_size(message_bytes);
+            let controllers = ControllerServiceServer::new(ControllerApi(controller_manager.clone()))
+                .max_decoding_message_size(message_bytes);
+            let types = TypeServiceServer::new(TypeApi(registry)).max_decoding_message_size(message_bytes);
 
-            let changes = ChangeServiceServer::new(ChangeApi(service.clone()))
-                .max_decoding_message_size(self.options.max_request_bytes);
-            let queries = QueryServiceServer::new(QueryApi(service.clone()))
-                .max_decoding_message_size(self.options.max_request_bytes);
-            let ownership = OwnershipServiceServer::new(OwnershipApi(service.clone()))
-                .max_decoding_message_size(self.options.max_request_bytes);
-            let watches = WatchServiceServer::new(WatchApi(service.clone()))
-                .max_decoding_message_size(self.options.max_request_bytes);
-            let functions = FunctionServiceServer::new(FunctionApi(service.clone()))
-                .max_decoding_message_size(self.options.max_request_bytes);
+            let changes = ChangeServiceServer::new(ChangeApi(service.clone())).max_decoding_message_size(message_bytes);
+            let queries = QueryServiceServer::new(QueryApi(service.clone())).max_decoding_message_size(message_bytes);
+            let ownership =
+                OwnershipServiceServer::new(OwnershipApi(service.clone())).max_decoding_message_size(message_bytes);
+            let watches = WatchServiceServer::new(WatchApi(service.clone())).max_decoding_message_size(message_bytes);
+            let functions =
+                FunctionServiceServer::new(FunctionApi(service.clone())).max_decoding_message_size(message_bytes);
 
             let (stopping_tx, stopping) = watch::channel(false);
             let until = |mut stopping: watch::Receiver<bool>| async move {
@@ -279,9 +274,9 @@ impl OpenPorts {
                 .add_service(plugins)
                 .add_service(types)
                 .add_service(controllers)
-                .add_service(RegionServiceServer::new(RegionApi(regions)))
+                .add_service(RegionServiceServer::new(RegionApi(regions)).max_decoding_message_size(message_bytes))
                 .add_service(server)
-                .add_service(AuthServiceServer::new(AuthApi(service.clone())))
+                .add_service(AuthServiceServer::new(AuthApi(service.clone())).max_decoding_message_size(message_bytes))
                 .add_service(changes)
                 .add_service(functions)
                 .add_service(queries)
@@ -289,10 +284,10 @@ impl OpenPorts {
                 .add_service(watches)
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Linkerd>))
-                .add_service(HealthServer::new(Health {
-                    service: HealthService::from_health_reporter(health.clone()),
-                    ready: until_stopped,
-                }))
+                .add_service(
+                    HealthServer::new(Health::new(health.subscribe(), has_discovery))
+                        .max_decoding_message_size(message_bytes),
+                )
                 .add_service(ReflectionV1::new(reflection.clone()).max_decoding_message_size(SMALL_MESSAGE_BYTES))
                 .add_service(ReflectionV1Alpha::new(reflection).max_decoding_message_size(SMALL_MESSAGE_BYTES))
                 .serve_with_incoming_shutdown(
@@ -339,7 +334,7 @@ impl OpenPorts {
             }
             ready_tx.send_replace(false);
             following.end().await;
-            health::report(&health, false, sound).await;
+            health.send_modify(|health| health.serving = false);
             service.stop();
             stopping_tx.send_replace(true);
             calls.stop();

@@ -3,7 +3,8 @@
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use mortise_durable_fs::FsError;
-use mortise_resource::{SERVER_STOPPING, pb};
+use mortise_provider::client::diagnostics_of;
+use mortise_resource::{Diagnostic, SERVER_STOPPING, Severity, pb};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -141,11 +142,12 @@ impl CliError {
             (None, message) => format!("{thing}: {message}"),
         };
         let mut error = Self { code: Some(status.code()), ..Self::new(exit, message) };
-        if let Some(bad) = status.get_details_bad_request() {
-            // A violation that repeats the message adds nothing.
-            let news = |v: &&tonic_types::FieldViolation| !status.message().contains(&violation(v));
-            error.details = bad.field_violations.iter().filter(news).map(violation).collect();
-        }
+        // A fault that repeats the message adds nothing.
+        let lines = diagnostics_of(status).into_iter().map(|one| match one.severity() {
+            Severity::Warning => format!("{} (warning)", diagnostic_line(&one)),
+            Severity::Error | Severity::Unspecified => diagnostic_line(&one),
+        });
+        error.details = lines.filter(|line| !status.message().contains(line)).collect();
         if let Some(info) = status.get_details_error_info()
             && let (Some(plugin), Some(hook)) = (info.metadata.get("plugin"), info.metadata.get("hook"))
         {
@@ -159,12 +161,11 @@ impl CliError {
     }
 }
 
-/// `path: summary`.
-fn violation(violation: &tonic_types::FieldViolation) -> String {
-    match violation.field.as_str() {
-        "" => violation.description.clone(),
-        field => format!("{field}: {}", violation.description),
-    }
+/// `path: summary (detail)`.
+pub(crate) fn diagnostic_line(Diagnostic { path, summary, detail, .. }: &Diagnostic) -> String {
+    let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+    format!("{path}{summary}{detail}")
 }
 
 /// Whether the connection failed, and not the server's work.
@@ -277,4 +278,34 @@ fn id_of(place: &str) -> Option<pb::Id> {
     let mut parts = place.splitn(3, '/').map(str::to_owned);
     let tenancy = pb::Tenancy { partition: parts.next()?, namespace: parts.next()? };
     Some(pb::Id { tenancy: Some(tenancy), name: parts.next()?, ..pb::Id::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn faults_are_shown_with_path_explanation_and_severity_and_not_twice() {
+        let one = |severity: Severity, path: &str, summary: &str, detail: &str| Diagnostic {
+            severity: severity.into(),
+            path: path.into(),
+            summary: summary.into(),
+            detail: detail.into(),
+        };
+        let diagnostics = [
+            one(Severity::Error, "data.year", "too early", "Leave it out."),
+            one(Severity::Warning, "", "odd", ""),
+            one(Severity::Error, "", "too early", ""),
+        ];
+        let details = diagnostics.iter().map(|one| prost_types::Any {
+            type_url: "type.googleapis.com/mortise.v1.Diagnostic".into(),
+            value: one.encode_to_vec(),
+        });
+        let details = tonic_types::Status { details: details.collect(), ..tonic_types::Status::default() };
+        let status = Status::with_details(Code::InvalidArgument, "too early", details.encode_to_vec().into());
+        let error = CliError::rpc("album x", &status);
+        assert_eq!(error.details, ["data.year: too early (Leave it out.)", "odd (warning)"]);
+    }
 }

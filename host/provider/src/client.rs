@@ -1,5 +1,6 @@
 //! The provider's client of a server: resources and types, with the rights of its identity like any other caller.
 
+mod details;
 mod grpc;
 
 use std::{io, path::PathBuf, sync::Arc};
@@ -13,6 +14,7 @@ use mortise_resource::{
 };
 use tonic::Status;
 
+pub use details::diagnostics_of;
 pub use grpc::GrpcClient;
 
 use crate::schema::{Snapshot, TypeDescription};

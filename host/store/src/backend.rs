@@ -18,6 +18,7 @@
 //! - **Published only.** Reads, lists and watches see only committed, durable state.
 //! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
 //! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
+//!   A resource that changes its GroupVersion is an event for the readers of both.
 //! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
 //! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long the
 //!   reading takes and whatever is written meanwhile.
@@ -148,7 +149,8 @@ impl Batch {
     }
 }
 
-/// A change as watchers see it. A delete carries the whole last stored resource.
+/// A change as watchers see it. A delete carries the whole last stored resource. The replacement of a resource by one of
+/// another GroupVersion is a delete of the former and an upsert, so that readers of one GroupVersion keep nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
     /// Created or replaced, or part of the snapshot.

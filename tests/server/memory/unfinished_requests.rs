@@ -66,7 +66,7 @@ async fn many_short_messages_that_do_not_end_are_bounded_together_and_small_call
         message_request: Some(MessageRequest::FileByFilename(String::new())),
     };
     let (code, said) = status(questions.call(reflection, vec![framed(&question(8 << 10))], true).await).await;
-    assert_eq!(code, (Code::OutOfRange as i32).to_string(), "{said}");
+    assert_eq!(code, (Code::ResourceExhausted as i32).to_string(), "{said}");
     // Each answer repeats this twice. Together the questions exceed the limit.
     let host = 3 << 10;
     let asked = room / host * 4 / 3;

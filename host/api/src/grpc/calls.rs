@@ -16,6 +16,9 @@
 //! (`grpc.outbound_buffer_bytes`); beyond it, the answers that were read least recently end. Bytes that many answers
 //! share count once (`counted`), until the last of these answers has sent them or ended.
 //!
+//! # Deadlines
+//! A call ends at the deadline that its client sets (`deadline`), be it before, between or behind the parts of its answer.
+//!
 //! # Callers
 //! The caller is recognised here, once, and the requirement of the method is checked ([`crate::authenticate`]). The
 //! check is repeated whenever tokens or policies change, as long as the answer lasts.
@@ -28,6 +31,8 @@
 
 mod answer;
 mod counted;
+mod deadline;
+mod messages;
 mod records;
 mod request;
 
@@ -54,7 +59,8 @@ use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tower::{Layer, Service};
 
 use self::{
-    answer::{Answer, limit_answer},
+    answer::{Answer, BegunCall, OpenCall},
+    deadline::Deadline,
     request::{RequestBody, RequestBytes},
 };
 pub(crate) use self::{
@@ -65,7 +71,7 @@ use super::{resource_service::ResourceMethod, status::status};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     peer::{LocalUser, PeerCertificate},
-    places::{RunningCall, Usage},
+    places::Usage,
     port::STOPPING_STALL_TIMEOUT,
     tasks::STOPPING_REQUEST_WAIT,
 };
@@ -218,7 +224,9 @@ impl Shared {
         let now = Instant::now();
         let answers: Vec<_> = self.answers.lock().values().cloned().collect();
         for answer in answers {
-            if answer.stalled_for(now).is_some_and(|stalled| stalled >= limit) {
+            if let Some(late) = answer.late() {
+                answer.end(late, &self.held);
+            } else if answer.stalled_for(now).is_some_and(|stalled| stalled >= limit) {
                 let status = match self.is_stopping() {
                     true => Status::unavailable("the server is stopping, and the client read nothing of the answer"),
                     false => Status::aborted(format!(
@@ -265,27 +273,6 @@ async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
     }
 }
 
-/// A counted call that can still end normally.
-struct OpenCall {
-    calls: Arc<Shared>,
-    _on_connection: Option<RunningCall>,
-}
-
-impl OpenCall {
-    fn begin(calls: &Arc<Shared>, connection: Option<&Arc<Usage>>) -> Self {
-        calls.open.fetch_add(1, Ordering::AcqRel);
-        Self { calls: calls.clone(), _on_connection: connection.map(Usage::begin_call) }
-    }
-}
-
-impl Drop for OpenCall {
-    fn drop(&mut self) {
-        if self.calls.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.calls.closed.notify_waiters();
-        }
-    }
-}
-
 /// The layer of [`Calls::layer`].
 #[derive(Clone)]
 pub(crate) struct CallsLayer(Arc<Shared>);
@@ -322,8 +309,14 @@ where
         let calls = self.calls.clone();
         let open = OpenCall::begin(&calls, request.extensions().get());
         let origin = request_origin(&request);
-        let guard = match authenticated(&calls, &mut request, origin.clone()) {
-            Ok(guard) => guard,
+        let deadline = Deadline::of(request.headers());
+        let guard = authenticated(&calls, &mut request, origin.clone());
+        let begun = guard.and_then(|guard| match deadline {
+            Ok(deadline) => Ok((guard, deadline)),
+            Err(error) => Err((guard.by.authorizer.clone(), error)),
+        });
+        let (guard, deadline) = match begun {
+            Ok(begun) => begun,
             Err((by, error)) => {
                 let refusal = records::refuse(calls.service.clone(), by, origin, request.uri().path(), error);
                 return refusal.map(Ok).boxed();
@@ -332,6 +325,7 @@ where
         let share = calls.requests.share();
         let (path, limits) = (request.uri().path(), calls.limits);
         let streamed = STREAMING_METHODS.contains(&path);
+        let is_question = path.starts_with("/grpc.reflection.");
         let method = ResourceMethod::of(path);
         let recorded = calls.service.audit().is_some() && records::is_recorded(path);
         let request = request.map(|body| {
@@ -340,33 +334,25 @@ where
                     as BoxFuture<'static, Status>,
                 false => Box::pin(incomplete(calls.clone(), limits.request_timeout)),
             };
-            Body::new(RequestBody::new(body, limit, share.clone(), streamed))
+            let message_bytes = if is_question { SMALL_MESSAGE_BYTES } else { limits.message_bytes };
+            Body::new(RequestBody::new(body, limit, share.clone(), streamed, message_bytes))
         });
+        let begun = BegunCall { calls: calls.clone(), open, guard, deadline, origin: origin.clone(), share };
         if let Some(method) = method {
             let answering = method.answer(calls.service.clone(), request, limits.message_bytes);
-            return async move {
-                let response = answering.await;
-                drop(share);
-                Ok(limit_answer(&calls, open, guard, records::with_request_id(response, &origin)))
-            }
-            .boxed();
+            return begun.answered(answering.map(Ok)).boxed();
         }
         let answering = match recorded {
             true => {
                 // Only the polled instance is ready; a clone may not be.
                 let other = self.inner.clone();
                 let inner = std::mem::replace(&mut self.inner, other);
-                let (by, changes) = (guard.by.authorizer.clone(), guard.requirement.is_change());
-                records::record(calls.service.clone(), by, origin.clone(), changes, inner, request).boxed()
+                let (by, changes) = (begun.guard.by.authorizer.clone(), begun.guard.requirement.is_change());
+                records::record(calls.service.clone(), by, origin, changes, inner, request).boxed()
             }
             false => self.inner.call(request).boxed(),
         };
-        async move {
-            let response = answering.await?;
-            drop(share);
-            Ok(limit_answer(&calls, open, guard, records::with_request_id(response, &origin)))
-        }
-        .boxed()
+        begun.answered(answering).boxed()
     }
 }
 

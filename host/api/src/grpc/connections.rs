@@ -3,8 +3,8 @@
 //! With TLS, a connection begins with a handshake in a task of its own, so that a slow client delays no other. It
 //! counts among the connections from before the handshake.
 //!
-//! A connection begins with the preface that HTTP/2 requires of every client. It is closed if the preface is not
-//! complete in time, or when the server stops: no call can be running on it. From there on HTTP/2 watches it and drops
+//! A connection begins with the preface that HTTP/2 requires of every client ([`super::preface`]). It is closed if the
+//! preface is not complete in time, or when the server stops: no call can be running on it. From there on HTTP/2 watches it and drops
 //! a client that answers no ping. At the limit an idle connection makes room ([`crate::places`]): it gets GOAWAY, so
 //! that its client opens another one for its next call, and is closed. If no connection is idle, the new one is closed
 //! at once and silently: clients treat this like an absent server and come back later, while after an answer in HTTP/2
@@ -26,11 +26,7 @@ use std::{
 };
 
 use ::http::Extensions;
-use futures::{
-    FutureExt as _, Stream,
-    future::{BoxFuture, Fuse, FusedFuture as _},
-    stream,
-};
+use futures::{Stream, stream};
 use mortise_service::Source;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -41,7 +37,10 @@ use tokio::{
 };
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use super::small_writes::SmallWrites;
+use super::{
+    preface::{ForeignAnswer, Preface, Spoken},
+    small_writes::SmallWrites,
+};
 use crate::{
     peer::{LocalUser, PeerCertificate},
     places::{Place, Places, Usage},
@@ -49,9 +48,6 @@ use crate::{
     tls::{Protocol, Tls},
     transport::Transport,
 };
-
-/// Fewest bytes that a client sends at first: the constant 24 bytes, and the head of a settings frame.
-const PREFACE_BYTES: usize = 24 + 9;
 
 /// Concurrent connections over the unix socket.
 const LOCAL_CONNECTIONS: usize = 256;
@@ -175,6 +171,8 @@ pub(crate) struct Connection {
     transport: SmallWrites<Transport>,
     /// Present until the connection has begun.
     preface: Option<Preface>,
+    /// Present if the client speaks another protocol.
+    foreign: Option<ForeignAnswer>,
     /// Bytes that HTTP/2 may read before it lets the calls in them begin.
     slice: usize,
     leaving: Leaving,
@@ -193,7 +191,8 @@ enum Leaving {
 
 impl Connection {
     fn new(transport: Transport, preface: Option<Preface>, place: CountedPlace) -> Self {
-        Self { transport: SmallWrites::new(transport), preface, slice: SLICE_BYTES, leaving: Leaving::No, place }
+        let transport = SmallWrites::new(transport);
+        Self { transport, preface, foreign: None, slice: SLICE_BYTES, leaving: Leaving::No, place }
     }
 
     /// Takes the next step of a connection that has to leave; ready at its end. Calls that HTTP/2 has read begin before
@@ -223,6 +222,15 @@ impl Connection {
             let _ = transport.poll_flush(cx);
         }
     }
+
+    /// Answers a client of another protocol; ready at the end of the connection.
+    fn poll_foreign(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { foreign: Some(foreign), transport, preface, .. } = self else { return Poll::Ready(Ok(())) };
+        match (foreign.poll(transport, cx), preface) {
+            (Poll::Pending, Some(preface)) => preface.poll_deadline(cx),
+            (polled, _) => polled,
+        }
+    }
 }
 
 /// Uses up what the runtime lets the task do at a time: nothing more is read until other tasks have had their turn, and
@@ -233,36 +241,6 @@ fn end_turn(cx: &mut Context<'_>) {
             Poll::Ready(turn) => turn.made_progress(),
             Poll::Pending => return,
         }
-    }
-}
-
-/// The wait for the preface, and its limit.
-struct Preface {
-    missing: usize,
-    patience: Fuse<BoxFuture<'static, ()>>,
-}
-
-impl Preface {
-    fn new(limit: Duration, mut stopping: watch::Receiver<bool>) -> Self {
-        let patience = async move {
-            tokio::select! {
-                () = sleep(limit) => {}
-                // An error means that the sender is gone, which also means stop.
-                _ = stopping.wait_for(|stopping| *stopping) => {}
-            }
-        };
-        Self { missing: PREFACE_BYTES, patience: patience.boxed().fuse() }
-    }
-
-    /// Fails once the time is up.
-    fn poll_deadline<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if !self.patience.is_terminated() {
-            ready!(self.patience.poll_unpin(cx));
-        }
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client did not begin HTTP/2 in time (limit http.request_timeout_ms)",
-        )))
     }
 }
 
@@ -303,6 +281,9 @@ impl AsyncRead for Connection {
             // The end of the connection, for HTTP/2.
             return Poll::Ready(Ok(()));
         }
+        if self.foreign.is_some() {
+            return self.poll_foreign(cx);
+        }
         if self.slice == 0 {
             self.slice = SLICE_BYTES;
             end_turn(cx);
@@ -318,9 +299,24 @@ impl AsyncRead for Connection {
         if polled.is_pending() {
             return preface.poll_deadline(cx);
         }
-        preface.missing = preface.missing.saturating_sub(buf.filled().len() - before);
-        if preface.missing == 0 {
-            self.preface = None;
+        let known = preface.spoken();
+        match preface.take(buf.filled().get(before..).unwrap_or_default()) {
+            Spoken::Unknown => {}
+            Spoken::Http2 => {
+                if preface.is_complete() {
+                    self.preface = None;
+                }
+                if known == Spoken::Unknown {
+                    // What HTTP/2 has written so far; the rest is written when the transport takes it.
+                    let _ = Pin::new(&mut self.transport).poll_flush(cx);
+                }
+            }
+            Spoken::Other => {
+                buf.set_filled(before);
+                self.transport.discard();
+                self.foreign = Some(ForeignAnswer::new());
+                return self.poll_foreign(cx);
+            }
         }
         polled
     }
@@ -328,10 +324,17 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.foreign.is_some() {
+            return Poll::Ready(Ok(buf.len()));
+        }
         Pin::new(&mut self.transport).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_unknown = self.preface.as_ref().is_some_and(|preface| preface.spoken() == Spoken::Unknown);
+        if is_unknown || self.foreign.is_some() {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.transport).poll_flush(cx)
     }
 
@@ -352,7 +355,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::tls::testing;
+    use crate::{grpc::preface::PREFACE_BYTES, tls::testing};
 
     const START: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     const LONG: Duration = Duration::from_secs(60);
@@ -393,10 +396,12 @@ mod tests {
         let mut slow = TcpStream::connect(addr).await.unwrap();
         let mut server = connections.next().await.unwrap().unwrap();
         tokio::spawn(async move {
-            while slow.write_all(b"P").await.is_ok() {
+            for byte in &START[..PREFACE_BYTES - 1] {
+                let _ = slow.write_all(&[*byte]).await;
                 // The pace of a slow client.
                 sleep(Duration::from_millis(20)).await;
             }
+            std::future::pending::<()>().await;
         });
         while server.read(&mut [0]).await.is_ok() {}
         assert!(server.preface.is_some());

@@ -15,7 +15,7 @@ use prost::{
     encoding::{encode_varint, encoded_len_varint},
 };
 use tonic::{
-    Status,
+    Code, Status,
     body::Body,
     codec::{Codec as _, Streaming},
     metadata::GRPC_CONTENT_TYPE,
@@ -25,11 +25,17 @@ use tonic_prost::ProstCodec;
 /// Bytes in front of a message: a flag for compression, and the length.
 pub(super) const PREFIX_BYTES: usize = 5;
 
-/// Receives the only message of a request.
+/// Receives the only message of a request, and its end.
 pub(super) async fn receive_message<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
     let decoder = ProstCodec::<(), M>::default().decoder();
     let mut messages = Streaming::new_request(decoder, body, None, Some(limit));
-    messages.message().await?.ok_or_else(|| Status::internal("Missing request message."))
+    let message = messages.message().await.map_err(|status| match status.code() {
+        Code::OutOfRange => Status::resource_exhausted(status.message()),
+        _ => status,
+    })?;
+    // Without a message, and behind a second one, the body ends with a status of its own.
+    let rest = messages.message().await?;
+    message.filter(|_| rest.is_none()).ok_or_else(|| Status::internal("the request's message was lost"))
 }
 
 /// Writes the prefix of an uncompressed message.

@@ -1,76 +1,115 @@
-//! Health over gRPC. A watch ends after the message that the server stops: an open one would delay the end.
+//! Health over gRPC, of the server and of every service that reflection lists. A watch ends after the message that the
+//! server stops: an open one would delay the end. A watch of a service that the server does not have shows that, and
+//! stays open until then.
 //!
 //! Services that write report that they do not serve while the store is damaged or cannot write, or while the audit log
 //! takes no records; so does the server as a whole. Services that only read go on.
 
-use std::pin::Pin;
-
-use futures::{Stream, StreamExt as _, stream};
+use futures::{StreamExt as _, stream, stream::BoxStream};
 use tokio::sync::watch as signal;
 use tonic::{Request, Response, Status};
-use tonic_health::{
-    pb::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus, health_server},
-    server::{HealthReporter, HealthService},
-};
 
+use super::services::{ServedService, served};
 use crate::{
-    plugin_stubs::{
-        controller_service_server::SERVICE_NAME as CONTROLLER_SERVICE,
-        plugin_service_server::SERVICE_NAME as PLUGIN_SERVICE, server_service_server::SERVICE_NAME as SERVER_SERVICE,
-        type_service_server::SERVICE_NAME as TYPE_SERVICE,
+    call::truncate,
+    health::{
+        HealthCheckRequest, HealthCheckResponse, HealthListRequest, HealthListResponse,
+        health_check_response::ServingStatus, health_server,
     },
-    stubs::resource_service_server::SERVICE_NAME,
     write_health::WriteHealth,
 };
 
-/// The server as a whole, and services that write.
-const WRITING_SERVICES: [&str; 3] = ["", SERVICE_NAME, PLUGIN_SERVICE];
-/// Services that only read.
-const READING_SERVICES: [&str; 3] = [TYPE_SERVICE, CONTROLLER_SERVICE, SERVER_SERVICE];
-
-/// The reported health.
-pub(crate) struct Health {
-    /// The health service, which holds the states and their watchers.
-    pub(crate) service: HealthService,
-    /// False once the server stops.
-    pub(crate) ready: signal::Receiver<bool>,
+/// The health of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ServerHealth {
+    /// Whether the server serves; false once it stops.
+    pub(crate) serving: bool,
+    /// Whether store and audit log take writes.
+    pub(crate) sound: bool,
 }
 
-/// Reports the health of every service.
-pub(crate) async fn report(reporter: &HealthReporter, serving: bool, sound: bool) {
-    for (names, serving) in [(WRITING_SERVICES, serving && sound), (READING_SERVICES, serving)] {
-        let status =
-            if serving { tonic_health::ServingStatus::Serving } else { tonic_health::ServingStatus::NotServing };
-        for name in names {
-            reporter.set_service_status(name, status).await;
+impl ServerHealth {
+    fn of(self, service: ServedService) -> ServingStatus {
+        match self.serving && (self.sound || !service.writes) {
+            true => ServingStatus::Serving,
+            false => ServingStatus::NotServing,
         }
     }
 }
 
-/// Follows store and audit log until the store is closed.
-pub(crate) async fn follow(reporter: HealthReporter, mut write_health: WriteHealth) {
-    while write_health.changed().await {
-        report(&reporter, true, write_health.fault().is_none()).await;
+/// Most bytes of an unknown name that the error repeats.
+const MAX_NAME_BYTES: usize = 128;
+
+/// The server as a whole.
+const SERVER: ServedService = ServedService::whole_server();
+
+/// The health service.
+pub(crate) struct Health {
+    health: signal::Receiver<ServerHealth>,
+    has_discovery: bool,
+}
+
+impl Health {
+    /// Makes the service of a server with or without service discovery.
+    pub(crate) fn new(health: signal::Receiver<ServerHealth>, has_discovery: bool) -> Self {
+        Self { health, has_discovery }
     }
+
+    fn all(&self) -> impl Iterator<Item = ServedService> {
+        std::iter::once(SERVER).chain(served(self.has_discovery))
+    }
+
+    fn find(&self, name: &str) -> Option<ServedService> {
+        self.all().find(|service| service.name == name)
+    }
+}
+
+/// Follows store and audit log until the store is closed.
+pub(crate) async fn follow(health: signal::Sender<ServerHealth>, mut write_health: WriteHealth) {
+    while write_health.changed().await {
+        health.send_modify(|health| health.sound = write_health.fault().is_none());
+    }
+}
+
+fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
 }
 
 #[tonic::async_trait]
 impl health_server::Health for Health {
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
-
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
-        self.service.check(request).await
+        let name = request.into_inner().service;
+        let service = self.find(&name).ok_or_else(|| {
+            Status::not_found(format!("unknown service {:?}; List has the known ones", truncate(&name, MAX_NAME_BYTES)))
+        })?;
+        let health = *self.health.borrow();
+        Ok(Response::new(answer(health.of(service))))
     }
 
+    async fn list(&self, _: Request<HealthListRequest>) -> Result<Response<HealthListResponse>, Status> {
+        let health = *self.health.borrow();
+        let statuses = self.all().map(|service| (service.name.to_owned(), answer(health.of(service)))).collect();
+        Ok(Response::new(HealthListResponse { statuses }))
+    }
+
+    type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
+
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let ready = self.ready.clone();
-        let replies = self.service.watch(request).await?.into_inner().flat_map(move |reply| {
-            let last =
-                !*ready.borrow() && reply.as_ref().is_ok_and(|reply| reply.status() == ServingStatus::NotServing);
-            let end = last.then(|| Err(Status::unavailable("the server is stopping")));
-            stream::iter(std::iter::once(reply).chain(end))
+        let service = self.find(&request.into_inner().service);
+        let shown = move |health: ServerHealth| service.map_or(ServingStatus::ServiceUnknown, |one| health.of(one));
+        let state = Some((self.health.clone(), None));
+        let replies = stream::unfold(state, move |state| async move {
+            let (mut health, told) = state?;
+            // An error means that the sender is gone, which also means stop.
+            let changed = health.wait_for(|health| !health.serving || Some(shown(*health)) != told).await;
+            let now = changed.map_or(ServerHealth { serving: false, sound: false }, |health| *health);
+            let status = shown(now);
+            let told_now = (Some(status) != told).then(|| Ok(answer(status)));
+            let end = (!now.serving).then(|| Err(Status::unavailable("the server is stopping")));
+            let next = now.serving.then_some((health, Some(status)));
+            Some((stream::iter(told_now.into_iter().chain(end)), next))
         });
-        Ok(Response::new(Box::pin(replies)))
+        Ok(Response::new(replies.flatten().boxed()))
     }
 }
 
@@ -79,53 +118,98 @@ mod tests {
     use std::time::Duration;
 
     use mortise_store::Health as StoreHealth;
-    use tonic_health::pb::health_server::Health as _;
+    use tokio::time::timeout;
 
     use super::*;
+    use crate::health::health_server::Health as _;
+
+    const LONG: Duration = Duration::from_secs(30);
+    const RESOURCES: &str = "hashicorp.consul.resource.ResourceService";
+    const TYPES: &str = "mortise.v1.TypeService";
+    const DISCOVERY: &str = "conduit.proxy.destination.Destination";
+
+    fn asked(service: &str) -> Request<HealthCheckRequest> {
+        Request::new(HealthCheckRequest { service: service.to_owned() })
+    }
+
+    fn serving() -> signal::Sender<ServerHealth> {
+        signal::Sender::new(ServerHealth { serving: true, sound: true })
+    }
 
     #[tokio::test]
     async fn what_writes_does_not_serve_while_the_store_is_not_sound() {
         let (store, followed) = signal::channel(StoreHealth::default());
-        let reporter = HealthReporter::new();
-        report(&reporter, true, true).await;
         let (audit, recorded) = signal::channel(None);
-        let write_health = WriteHealth::testing(followed, Some(recorded));
-        let following = tokio::spawn(follow(reporter.clone(), write_health));
-        let (_ready, ready) = signal::channel(true);
-        let health = Health { service: HealthService::from_health_reporter(reporter), ready };
+        let sender = serving();
+        let health = Health::new(sender.subscribe(), true);
+        let following = tokio::spawn(follow(sender, WriteHealth::testing(followed, Some(recorded))));
         let serves = async |service: &str| {
-            let request = Request::new(HealthCheckRequest { service: service.to_owned() });
-            health.check(request).await.unwrap().into_inner().status() == ServingStatus::Serving
+            health.check(asked(service)).await.unwrap().into_inner().status() == ServingStatus::Serving
         };
-        assert!(serves("").await && serves(SERVICE_NAME).await && serves(TYPE_SERVICE).await);
+        let until = async |sound: bool| {
+            timeout(LONG, async {
+                while serves("").await != sound {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await
+            .unwrap();
+        };
+        assert!(serves("").await && serves(RESOURCES).await && serves(TYPES).await);
         // A full disk does not count.
         store.send_modify(|health| health.full = Some("1 byte is missing".into()));
         audit.send_replace(Some("no space".to_owned()));
-        tokio::time::timeout(Duration::from_secs(30), async {
-            while serves("").await {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .unwrap();
+        until(false).await;
         audit.send_replace(None);
-        tokio::time::timeout(Duration::from_secs(30), async {
-            while !serves("").await {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .unwrap();
+        until(true).await;
         store.send_modify(|health| health.poisoned = Some("sync".into()));
-        tokio::time::timeout(Duration::from_secs(30), async {
-            while serves("").await || serves(SERVICE_NAME).await || serves(PLUGIN_SERVICE).await {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .unwrap();
-        assert!(serves(TYPE_SERVICE).await && serves(SERVER_SERVICE).await, "they only read");
+        until(false).await;
+        for service in served(true) {
+            assert_eq!(serves(service.name).await, !service.writes, "{}", service.name);
+        }
+        assert!(!serves(RESOURCES).await && serves(TYPES).await && serves("mortise.v1.ServerService").await);
         drop(store);
         following.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn check_list_and_watch_know_the_same_services() {
+        for has_discovery in [false, true] {
+            let sender = serving();
+            let health = Health::new(sender.subscribe(), has_discovery);
+            let listed = health.list(Request::new(HealthListRequest {})).await.unwrap().into_inner().statuses;
+            assert_eq!(listed.len(), 1 + served(has_discovery).count());
+            assert_eq!(listed.contains_key(DISCOVERY), has_discovery);
+            for (name, status) in &listed {
+                assert_eq!(health.check(asked(name)).await.unwrap().into_inner(), *status, "{name}");
+                let mut watch = health.watch(asked(name)).await.unwrap().into_inner();
+                assert_eq!(watch.next().await.unwrap().unwrap(), *status, "{name}");
+            }
+            let unknown = health.check(asked(&"x".repeat(100_000))).await.unwrap_err();
+            assert_eq!(unknown.code(), tonic::Code::NotFound);
+            assert!(unknown.message().len() < 300, "{unknown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watch_of_an_unknown_service_shows_that_and_ends_with_the_server() {
+        let sender = serving();
+        let health = Health::new(sender.subscribe(), false);
+        let mut unknown = health.watch(asked("nothing.v1.Nothing")).await.unwrap().into_inner();
+        let mut known = health.watch(asked("")).await.unwrap().into_inner();
+        assert_eq!(unknown.next().await.unwrap().unwrap().status(), ServingStatus::ServiceUnknown);
+        assert_eq!(known.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
+        sender.send_modify(|health| health.sound = false);
+        assert_eq!(known.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+        assert!(futures::poll!(unknown.next()).is_pending(), "it stays open");
+        sender.send_modify(|health| health.sound = true);
+        assert_eq!(known.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
+        sender.send_modify(|health| health.serving = false);
+        assert_eq!(known.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+        for mut ended in [known, unknown] {
+            let end = timeout(LONG, ended.next()).await.unwrap().unwrap().unwrap_err();
+            assert_eq!(end.code(), tonic::Code::Unavailable);
+            assert!(ended.next().await.is_none());
+        }
     }
 }

@@ -14,7 +14,7 @@ use mortise_service::registry::Registry;
 use prost_reflect::{DescriptorPool, FileDescriptor, ServiceDescriptor};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::imports::with_imports;
+use super::{imports::with_imports, services::served};
 
 /// The sources of reflection.
 #[derive(Clone)]
@@ -24,47 +24,43 @@ pub(crate) struct Reflection {
     service: ResourceService,
     /// Health, reflection itself, and the destination API if it is served.
     own: DescriptorPool,
+    /// The details of errors.
+    details: DescriptorPool,
+    has_discovery: bool,
 }
 
-/// Services of this server, if their files are present.
-const SERVICES: [&str; 17] = [
-    "conduit.proxy.destination.Destination",
-    "grpc.health.v1.Health",
-    "grpc.reflection.v1.ServerReflection",
-    "grpc.reflection.v1alpha.ServerReflection",
-    "hashicorp.consul.resource.ResourceService",
-    "io.linkerd.proxy.destination.Destination",
-    "mortise.v1.AuthService",
-    "mortise.v1.ChangeService",
-    "mortise.v1.ControllerService",
-    "mortise.v1.FunctionService",
-    "mortise.v1.OwnershipService",
-    "mortise.v1.PluginService",
-    "mortise.v1.QueryService",
-    "mortise.v1.RegionService",
-    "mortise.v1.ServerService",
-    "mortise.v1.TypeService",
-    "mortise.v1.WatchService",
-];
+/// Descriptors of health.
+const HEALTH_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/health.bin"));
+
+/// Folder of the messages in the details of errors; tonic has their files without it.
+const DETAILS_FOLDER: &str = "google/rpc/";
 
 impl Reflection {
     pub(crate) fn new(
         registry: Arc<ArcSwap<Registry>>,
         service: ResourceService,
-        has_destination: bool,
+        has_discovery: bool,
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let mut own = DescriptorPool::new();
         for set in [
-            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            HEALTH_DESCRIPTORS,
             tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
             tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
         ] {
             own.decode_file_descriptor_set(set)?;
         }
-        if has_destination {
+        if has_discovery {
             own.decode_file_descriptor_set(DISCOVERY_DESCRIPTORS)?;
         }
-        Ok(Self { registry, service, own })
+        let without_folder = DescriptorPool::decode(tonic_types::pb::FILE_DESCRIPTOR_SET)?;
+        let mut details = DescriptorPool::new();
+        details.add_file_descriptor_protos(without_folder.file_descriptor_protos().cloned().map(|mut file| {
+            if file.package() == "google.rpc" {
+                file.name = Some(format!("{DETAILS_FOLDER}{}", file.name()));
+            }
+            file
+        }))?;
+        Ok(Self { registry, service, own, details, has_discovery })
     }
 
     /// Full names of all methods of this server, such as `hashicorp.consul.resource.ResourceService/Write`.
@@ -79,11 +75,12 @@ impl Reflection {
     /// All services of this server, by name.
     fn services(&self) -> impl Iterator<Item = ServiceDescriptor> {
         let registry = self.registry.load_full();
-        SERVICES.iter().filter_map(move |name| self.pools(&registry).find_map(|pool| pool.get_service_by_name(name)))
+        served(self.has_discovery)
+            .filter_map(move |one| self.pools(&registry).find_map(|pool| pool.get_service_by_name(one.name)))
     }
 
     fn pools<'a>(&'a self, registry: &'a Registry) -> impl Iterator<Item = &'a DescriptorPool> {
-        registry.pools().chain(std::iter::once(&self.own))
+        registry.pools().chain([&self.own, &self.details])
     }
 
     fn find(&self, look: impl Fn(&DescriptorPool) -> Option<FileDescriptor>) -> Option<Vec<Vec<u8>>> {

@@ -49,15 +49,16 @@ impl<T: AsyncWrite + Unpin> SmallWrites<T> {
             }
             self.written += count.min(length);
             if let Some(of_more) = count.checked_sub(length).filter(|count| *count > 0) {
-                self.reset();
+                self.discard();
                 return Poll::Ready(Ok(of_more));
             }
         }
-        self.reset();
+        self.discard();
         Poll::Ready(Ok(0))
     }
 
-    fn reset(&mut self) {
+    /// Drops the kept bytes.
+    pub(super) fn discard(&mut self) {
         self.held.clear();
         self.written = 0;
     }

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header::WARNING},
     response::{IntoResponse as _, Response},
 };
-use mortise_resource::{Code, Diagnostic, Error, pb};
+use mortise_resource::{Diagnostic, Error, pb};
 
 use super::{error::HttpError, json::JSON, request::TypeRequest};
 use crate::call::{run_guarded, span, truncate};
@@ -44,25 +44,10 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
 pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let caller = request.caller();
     let id = request.id(name);
-    let of_delete = span("Delete", Some(&id));
-    let rpc = pb::DeleteRequest { id: Some(id.clone()), version: request.query.version() };
-    let Err(error) = run_guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    };
-    // A resource stored under another version of its type is an internal error in Consul's Delete, and the caller's
-    // error in its Read. A status of 500 would blame the server.
-    if error.code == Code::Internal && error.plugin.is_none() {
-        let of_read = span("Read", Some(&id));
-        let read =
-            run_guarded(of_read, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) })))
-                .await;
-        if let Err(error) = read
-            && error.code == Code::InvalidArgument
-        {
-            return Err(error.into());
-        }
-    }
-    Err(error.into())
+    let span = span("Delete", Some(&id));
+    let rpc = pb::DeleteRequest { id: Some(id), version: request.query.version() };
+    run_guarded(span, Box::pin(request.shared.service.delete(&caller, rpc))).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// A warning of validation as a header with code 299, which clients of Kubernetes know. Characters that a header cannot

@@ -5,6 +5,7 @@ use mortise_text::Document;
 
 use super::plan::{Plan, unit_kind};
 use crate::{
+    error::diagnostic_line,
     output::ui::{Style, Ui},
     resources::ids::{id_of, placed_title},
 };
@@ -25,10 +26,8 @@ pub(crate) fn notes(document: &Document, plan: &Plan, ui: &Ui) {
 
 /// Prints the warnings of validation, each with its place in the document.
 pub(crate) fn warnings(document: &Document, warnings: &[Diagnostic], ui: &Ui) {
-    for Diagnostic { path, summary, detail, .. } in warnings {
-        let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
-        let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
-        ui.warn(&format!("{}: {path}{summary}{detail}", document.locate(path.trim_end_matches(": "))));
+    for warning in warnings {
+        ui.warn(&format!("{}: {}", document.locate(&warning.path), diagnostic_line(warning)));
     }
 }
 

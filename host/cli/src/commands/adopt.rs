@@ -5,6 +5,7 @@ use mortise_resource::data::ImportRequest;
 
 use crate::{
     CliError, Connect, Exit, Tenancy,
+    error::diagnostic_line,
     output::ui,
     resources::{
         catalog::Catalog,
@@ -52,7 +53,7 @@ impl Adopt {
         };
         let answer = session.call(&self.external_id, session.changes().import(request)).await?;
         for warning in &answer.warnings {
-            ui.warn(&format!("{}: {}", self.external_id, warning.summary));
+            ui.warn(&format!("{}: {}", self.external_id, diagnostic_line(warning)));
         }
         let resource = answer.resource.unwrap_or_default();
         if self.dry_run {

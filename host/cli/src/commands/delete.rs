@@ -95,7 +95,11 @@ impl Delete {
                     Ok(None) if self.ignore_not_found => {}
                     Ok(None) => {
                         failed = true;
-                        ui.note(&format!("mortise: {}: resource not found", placed_title(&id)));
+                        let fault = match id.uid.as_str() {
+                            "" => "resource not found".to_owned(),
+                            uid => format!("nothing deleted: no resource of this name has the uid {uid}"),
+                        };
+                        ui.note(&format!("mortise: {}: {fault}", placed_title(&id)));
                     }
                     Err(error) if error.exit == Exit::Unreachable => return Err(error),
                     Err(error) => {

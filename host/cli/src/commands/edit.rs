@@ -15,6 +15,7 @@ use crate::{
     CliError, Connect, CriticalSection, Exit, Session, Tenancy, Ui,
     apply::{files, plan::bare},
     env::process as env,
+    error::diagnostic_line,
     output::ui,
     resources::catalog::Catalog,
     resources::ids::{self, Key, id_of, placed_title},
@@ -187,13 +188,7 @@ async fn write(
     let request = pb::WriteRequest { resource: Some(wanted) };
     let call = async { session.resources().write(request).await };
     match session.call(placed_title(&id), call).await {
-        Ok(answer) => Ok(answer
-            .warnings
-            .into_iter()
-            .map(|warning| {
-                if warning.path.is_empty() { warning.summary } else { format!("{}: {}", warning.path, warning.summary) }
-            })
-            .collect()),
+        Ok(answer) => Ok(answer.warnings.iter().map(diagnostic_line).collect()),
         Err(error) if error.code == Some(tonic::Code::Aborted) => Err(WriteError::Conflict),
         Err(error) if error.code == Some(tonic::Code::InvalidArgument) => {
             Err(WriteError::Wrong(files::at(&document, error)))

@@ -5,6 +5,7 @@ use mortise_resource::data::MoveRequest;
 
 use crate::{
     CliError, Connect, Exit, Tenancy,
+    error::diagnostic_line,
     output::ui,
     resources::{
         catalog::Catalog,
@@ -65,7 +66,7 @@ impl Move {
             match session.call(&title, session.changes().r#move(request)).await {
                 Ok(answer) => {
                     for warning in &answer.warnings {
-                        ui.warn(&format!("{title}: {}", warning.summary));
+                        ui.warn(&format!("{title}: {}", diagnostic_line(warning)));
                     }
                     let new = placed_title(&id_of(&answer.resource.unwrap_or_default()));
                     let word = if self.dry_run { "would become" } else { "became" };

@@ -16,6 +16,7 @@ use crate::{
         plan::bare,
         report,
     },
+    error::diagnostic_line,
     output::json::AnswerFormat,
     output::ui,
     resources::{
@@ -96,7 +97,7 @@ struct PlanJson<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     prior: Option<Box<RawValue>>,
     replace: &'p [String],
-    warnings: Vec<&'p str>,
+    warnings: Vec<String>,
 }
 
 fn for_programs(planned: &PlanResponse, catalog: &Catalog) -> Result<String, CliError> {
@@ -117,7 +118,7 @@ fn for_programs(planned: &PlanResponse, catalog: &Catalog) -> Result<String, Cli
         predicted: json(&planned.predicted)?,
         prior: json(&planned.prior)?,
         replace: &planned.replace,
-        warnings: planned.warnings.iter().map(|warning| warning.summary.as_str()).collect(),
+        warnings: planned.warnings.iter().map(diagnostic_line).collect(),
     };
     catalog.fault()?;
     serde_json::to_string(&shown).map_err(failed)

@@ -67,9 +67,10 @@ impl Memory {
         let Some(hooks) = decl.map(|decl| decl.hooks) else { return Ok(resource) };
         let mut call = Call::new(self.plugin.clone(), Arc::new(AllowAll));
         let broken = |e: mortise_plugin_host::HookError| Failure::from(mortise_resource::Error::from(e));
-        let refused = |diagnostics: &[mortise_resource::Diagnostic], code| {
+        let refused = |diagnostics: &[mortise_resource::Diagnostic]| {
             let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity() != Severity::Warning);
-            Failure::new(code, errors.map(|error| error.summary.as_str()).collect::<Vec<_>>().join("; "))
+            let summaries = errors.map(|error| error.summary.as_str()).collect::<Vec<_>>();
+            Failure::new(Code::InvalidArgument, summaries.join("; "))
         };
         if hooks.mutate {
             match call.mutate(resource.encode_to_vec()).await.map_err(broken)? {
@@ -79,14 +80,14 @@ impl Memory {
                         |e| Failure::new(Code::Internal, format!("mutate's answer is not a resource: {e}"));
                     resource = pb::Resource::decode(bytes.as_slice()).map_err(unreadable)?;
                 }
-                MutateReply::Refused(diagnostics) => return Err(refused(&diagnostics, Code::Internal)),
+                MutateReply::Refused(diagnostics) => return Err(refused(&diagnostics)),
             }
         }
         if hooks.validate {
             let prior = resource.id.as_ref().and_then(|id| self.stored.find(id)).map(|found| found.encode_to_vec());
             let diagnostics = call.validate(resource.encode_to_vec(), prior).await.map_err(broken)?;
             if diagnostics.iter().any(|diagnostic| diagnostic.severity() != Severity::Warning) {
-                return Err(refused(&diagnostics, Code::InvalidArgument));
+                return Err(refused(&diagnostics));
             }
         }
         Ok(resource)

@@ -3,11 +3,12 @@
 //! Core finds the line of a path only as far as blocks, one attribute and one further step go; so a path is cut there,
 //! and the detail has the whole path.
 
-use mortise_resource::FieldPath;
+use mortise_resource::{Diagnostic as ServerDiagnostic, FieldPath, Severity as ServerSeverity};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::{
+    client::diagnostics_of,
     mapping::steps,
     proto::tfplugin6::{
         AttributePath, Diagnostic,
@@ -35,6 +36,17 @@ pub(crate) fn error_at(path: &[Step], summary: impl Into<String>) -> Diagnostic 
     let detail = if shown.len() < path.len() { format!("at {}", PathText(path)) } else { String::new() };
     let attribute = (!shown.is_empty()).then(|| attribute_path(shown));
     Diagnostic { attribute, ..error(summary, detail) }
+}
+
+/// A diagnostic of the server, at the place that it names.
+pub(crate) fn server_diagnostic(one: &ServerDiagnostic) -> Diagnostic {
+    let mut shown = error_at(&attribute_of(&one.path), one.summary.as_str());
+    if one.severity() == ServerSeverity::Warning {
+        shown.severity = Severity::Warning.into();
+    }
+    let texts = [std::mem::take(&mut shown.detail), one.detail.clone()];
+    shown.detail = texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
+    shown
 }
 
 /// An error of a value.
@@ -69,12 +81,9 @@ pub(crate) fn attribute_path(path: &[Step]) -> AttributePath {
 
 /// The server's faults, at the places that it names.
 pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<Diagnostic> {
-    let violations = status.get_details_bad_request().map(|found| found.field_violations).unwrap_or_default();
-    if status.code() == Code::InvalidArgument && !violations.is_empty() {
-        return violations
-            .iter()
-            .map(|violation| error_at(&attribute_of(&violation.field), violation.description.as_str()))
-            .collect();
+    let found = diagnostics_of(status);
+    if matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition) && !found.is_empty() {
+        return found.iter().map(server_diagnostic).collect();
     }
     let message = status.message();
     let (summary, detail) = match status.code() {
@@ -117,9 +126,50 @@ pub(crate) fn attribute_of(field: &str) -> Vec<Step> {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
     use tonic_types::ErrorDetails;
 
     use super::*;
+
+    /// A refusal with these diagnostics, as the server sends it.
+    fn refusal(diagnostics: &[ServerDiagnostic]) -> Status {
+        let details = diagnostics.iter().map(|one| prost_types::Any {
+            type_url: "type.googleapis.com/mortise.v1.Diagnostic".into(),
+            value: one.encode_to_vec(),
+        });
+        let details = tonic_types::Status { details: details.collect(), ..tonic_types::Status::default() };
+        Status::with_details(Code::InvalidArgument, "no", details.encode_to_vec().into())
+    }
+
+    #[test]
+    fn faults_and_warnings_of_a_plugin_are_shown_at_their_attributes_with_their_explanations() {
+        let one = |severity: ServerSeverity, path: &str, detail: &str| ServerDiagnostic {
+            severity: severity.into(),
+            path: path.into(),
+            summary: "too early".into(),
+            detail: detail.into(),
+        };
+        let status = refusal(&[
+            one(ServerSeverity::Error, "data.year", "Leave it out."),
+            one(ServerSeverity::Warning, "data.tracks[1].title", "Cut it."),
+            one(ServerSeverity::Error, "", ""),
+        ]);
+        let [first, second, third] = server_faults("create", "http://here", &status).try_into().unwrap();
+        assert_eq!(
+            (first.severity(), &*first.summary, &*first.detail),
+            (Severity::Error, "too early", "Leave it out.")
+        );
+        assert_eq!(first.attribute, Some(attribute_path(&attribute_of("data.year"))));
+        assert_eq!((second.severity(), &*second.detail), (Severity::Warning, "at data.tracks[1].title\nCut it."));
+        assert!(second.attribute.is_some());
+        assert_eq!((third.attribute, &*third.detail), (None, ""));
+        // A server that sends violations alone.
+        let details = ErrorDetails::with_bad_request_violation("data.year", "too early");
+        let older = Status::with_error_details(Code::InvalidArgument, "no", details);
+        let [shown] = server_faults("create", "http://here", &older).try_into().unwrap();
+        assert_eq!((&*shown.summary, &*shown.detail), ("too early", ""));
+        assert_eq!(shown.attribute, first.attribute);
+    }
 
     #[test]
     fn a_fault_of_a_plugin_is_not_a_server_that_is_away() {

@@ -7,7 +7,7 @@ use mortise_resource::{data::PlanResponse, pb};
 use tonic::{Code, Status};
 
 use super::{
-    diagnostic::{attribute_of, value_error, warning},
+    diagnostic::{attribute_of, server_diagnostic, value_error, warning},
     session::Server,
 };
 use crate::{
@@ -165,7 +165,7 @@ async fn dry_run(
 ) -> Result<Option<PlanResponse>, Vec<Diagnostic>> {
     match server.client.plan(sent.clone(), creates).await {
         Ok(answer) => {
-            diagnostics.extend(answer.warnings.iter().map(|diagnostic| warning(diagnostic.summary.as_str())));
+            diagnostics.extend(answer.warnings.iter().map(server_diagnostic));
             Ok(Some(answer))
         }
         Err(status) if creates && is_missing_place(sent, &status) => {

@@ -3,17 +3,26 @@
 use mortise_resource::{Code, Error, SERVER_STOPPING};
 use mortise_store::StoreError;
 
-/// Returns the error for a fault of the store: `ResourceExhausted` while the disk or a quota is full, where a later
-/// retry makes sense; `Unavailable` once the store takes no writes until it is opened again, and at the end of the
-/// server; `Aborted` where the caller has to read again; `Internal` for everything else.
+/// Returns the error for a fault of the store: the caller's code where the request does not fit the stored state;
+/// `ResourceExhausted` while the disk or a quota is full, where a later retry makes sense; `Unavailable` once the store
+/// takes no writes until it is opened again, and at the end of the server; `Aborted` where the caller has to read again;
+/// `Internal` for faults of the store itself.
 pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
+    use StoreError as E;
     let code = match error {
         // The store is not at fault.
-        StoreError::Closed => return Error::new(Code::Unavailable, SERVER_STOPPING),
-        StoreError::Full { .. } | StoreError::QuotaExceeded(_) => Code::ResourceExhausted,
-        StoreError::Poisoned(_) => Code::Unavailable,
-        StoreError::ScanAborted { .. } => Code::Aborted,
-        _ => Code::Internal,
+        E::Closed => return Error::new(Code::Unavailable, SERVER_STOPPING),
+        E::GroupVersionMismatch { .. } | E::TooLarge { .. } | E::IncompleteId(_) => Code::InvalidArgument,
+        E::NotFound => Code::NotFound,
+        E::WrongUid => Code::FailedPrecondition,
+        E::CasFailure { .. } | E::ExpectationFailed { .. } | E::ReferrersChanged => Code::Aborted,
+        E::ScanAborted { .. } | E::WatchLagged { .. } | E::WatchClosed | E::HistoryTrimmed => Code::Aborted,
+        E::Full { .. } | E::QuotaExceeded(_) | E::TooManySnapshots { .. } => Code::ResourceExhausted,
+        E::Poisoned(_) => Code::Unavailable,
+        // Each variant is listed, so that a new one gets a code of its own.
+        E::Corrupt { .. } | E::EncodingError(_) | E::Unreadable { .. } | E::BadRecord { .. } => Code::Internal,
+        E::Io { .. } | E::Gone { .. } | E::SnapshotLost(_) => Code::Internal,
+        E::Exists { .. } | E::Absent { .. } | E::Locked { .. } | E::NewerFormat { .. } => Code::Internal,
     };
     Error::new(code, format!("{context}: {error}"))
 }
@@ -40,7 +49,8 @@ pub(crate) fn ended(error: &StoreError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use mortise_store::{Quota, QuotaExceeded};
+    use mortise_resource::{EncodedResource, pb};
+    use mortise_store::{IdPartError, Quota, QuotaExceeded};
 
     use super::*;
 
@@ -64,5 +74,24 @@ mod tests {
             assert_eq!((error.code, &*error.message), (Code::Unavailable, "the server is stopping"));
         }
         assert_eq!(code(StoreError::Corrupt { path: "db".into(), what: "x".into() }), Code::Internal);
+    }
+
+    #[test]
+    fn requests_that_do_not_fit_the_stored_state_are_the_callers() {
+        let stored = || Box::new(EncodedResource::encode(&pb::Resource::default()).unwrap());
+        for (error, code) in [
+            (StoreError::GroupVersionMismatch { requested: "v1".into(), stored: stored() }, Code::InvalidArgument),
+            (StoreError::TooLarge { size: 2, limit: 1 }, Code::InvalidArgument),
+            (StoreError::IncompleteId(IdPartError("owner")), Code::InvalidArgument),
+            (StoreError::NotFound, Code::NotFound),
+            (StoreError::WrongUid, Code::FailedPrecondition),
+            (StoreError::CasFailure { mutation: 0 }, Code::Aborted),
+            (StoreError::ExpectationFailed { expectation: 0 }, Code::Aborted),
+            (StoreError::ReferrersChanged, Code::Aborted),
+            (StoreError::HistoryTrimmed, Code::Aborted),
+            (StoreError::TooManySnapshots { limit: 1 }, Code::ResourceExhausted),
+        ] {
+            assert_eq!(store_fault("failed read", &error).code, code, "{error}");
+        }
     }
 }

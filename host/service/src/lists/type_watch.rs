@@ -2,7 +2,7 @@
 //! version. They call no authorize hook, and do not count against the limit of watches: controllers declare their
 //! number.
 
-use mortise_resource::{EncodedResource, Error, pb, types::Gvk};
+use mortise_resource::{Error, pb, types::Gvk};
 use mortise_store::{Consistency, Watch, WatchEvent};
 
 use crate::{
@@ -16,13 +16,11 @@ pub struct TypeWatch {
     core: Core,
     wanted: Gvk,
     watch: Box<dyn Watch>,
-    /// Whether the snapshot is complete.
-    live: bool,
 }
 
 impl TypeWatch {
-    /// Watches a registered type: its snapshot, the end of the snapshot, and every change. A resource that is later
-    /// written under another GroupVersion arrives as deleted.
+    /// Watches a registered type: its snapshot, the end of the snapshot, and every change. A resource that is
+    /// later written under another GroupVersion arrives as deleted.
     ///
     /// # Errors
     /// `InvalidArgument`: the type is not registered. `Internal`: the store failed.
@@ -30,7 +28,7 @@ impl TypeWatch {
         let kind = core.types().resolve(name)?.clone();
         let watch = core.backend.watch_list(&query_everywhere(name), None).await;
         let watch = watch.map_err(|e| Error::internal(format!("watching {}: {e}", kind.gvk)))?;
-        Ok(Self { core: core.clone(), wanted: kind.gvk.clone(), watch, live: false })
+        Ok(Self { core: core.clone(), wanted: kind.gvk.clone(), watch })
     }
 
     /// Waits for the next event. After an error the watch is dead.
@@ -42,23 +40,18 @@ impl TypeWatch {
         loop {
             let event = self.watch.next().await.map_err(|e| ended(&e))?;
             let resource = match event {
-                WatchEvent::EndOfSnapshot => {
-                    self.live = true;
-                    return Ok(event);
-                }
+                WatchEvent::EndOfSnapshot => return Ok(event),
                 WatchEvent::Upsert(resource) => resource,
-                WatchEvent::Delete(resource) => return Ok(WatchEvent::Delete(resource)),
+                WatchEvent::Delete(resource) if resource.has_type(&self.wanted) => {
+                    return Ok(WatchEvent::Delete(resource));
+                }
+                WatchEvent::Delete(_) => continue,
             };
             let registry = self.core.types();
             let kind = registry.resolve_type(&self.wanted)?;
             if resource.has_type(&kind.gvk) {
                 let mut hooks = RequestHooks::new(kind.clone(), &Caller::host(Consistency::Eventual));
                 return hooks.upgraded(resource).await.map(WatchEvent::Upsert);
-            }
-            if self.live {
-                // Its data is another version's message.
-                let gone = pb::Resource { data: None, ..resource.decode()? };
-                return Ok(WatchEvent::Delete(EncodedResource::encode(&gone)?));
             }
         }
     }

@@ -176,7 +176,8 @@ impl ResourceService {
 
 fn failed(error: StoreError) -> Failure {
     match error {
-        StoreError::CasFailure { .. } => Failure::Conflict(cas_failure()),
+        // Another incarnation came between read and commit.
+        StoreError::CasFailure { .. } | StoreError::WrongUid => Failure::Conflict(cas_failure()),
         other => Failure::Final(store_fault("failed delete", &other)),
     }
 }

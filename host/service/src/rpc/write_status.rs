@@ -1,6 +1,6 @@
 //! WriteStatus: replaces one controller's status entry, and nothing else.
 
-use mortise_resource::{EncodedResource, Error, authorizer::Verb, name, pb, types, ulid};
+use mortise_resource::{EncodedResource, Error, Scope, authorizer::Verb, name, pb, pb::condition::State, types, ulid};
 use mortise_store::{Consistency, StoreError};
 
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     },
     core::ids::{self, type_of},
     references::renew_records,
+    registry::Registry,
     rules::{RequestHooks, admit, region, server_meta},
     service::ResourceService,
 };
@@ -38,7 +39,8 @@ impl ResourceService {
     }
 
     async fn written_status(&self, caller: &Caller, request: pb::WriteStatusRequest) -> Result<EncodedResource, Error> {
-        check_required(&request)?;
+        let registry = self.core.types();
+        check_required(&request, &registry)?;
         let pb::WriteStatusRequest { id, version, key, status } = request;
         let (mut id, mut status) = (id.unwrap_or_default(), status.unwrap_or_default());
         if status.updated_at.is_some() {
@@ -48,8 +50,7 @@ impl ResourceService {
             return Err(Error::invalid("status.observed_generation is not valid"));
         }
         types::check_id("id", &mut id)?;
-        check_references(&status)?;
-        let registry = self.core.types();
+        check_conditions(&status, &registry)?;
         let kind = registry.resolve(&type_of(&id))?.clone();
         let tenancy = id.tenancy.get_or_insert_default();
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
@@ -81,7 +82,10 @@ impl ResourceService {
             renew_records(&self.core, &mut stored);
             match self.core.backend.put_limited(stored).await {
                 Ok(resource) => return Ok(resource),
-                Err(StoreError::CasFailure { .. }) => retry.after(Failure::Conflict(cas_failure())).await?,
+                // Another incarnation came between read and commit; the next read finds it.
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => {
+                    retry.after(Failure::Conflict(cas_failure())).await?
+                }
                 Err(e @ StoreError::TooLarge { .. }) => return Err(Error::invalid(e.to_string())),
                 Err(e) => return Err(store_fault("failed to write resource", &e)),
             }
@@ -97,8 +101,8 @@ fn failed_read(error: StoreError) -> Error {
 }
 
 /// Finds the first missing required field, in Consul's order: an empty condition type ends the scan, while of several
-/// incomplete references the last is named.
-fn check_required(request: &pb::WriteStatusRequest) -> Result<(), Error> {
+/// incomplete references the last is named. Only a reference to a cluster-scoped resource needs no tenancy.
+fn check_required(request: &pb::WriteStatusRequest, registry: &Registry) -> Result<(), Error> {
     let required = |field: &str| Err(Error::invalid(format!("{field} is required")));
     let Some(id) = &request.id else { return required("id") };
     for (field, missing) in [
@@ -123,7 +127,7 @@ fn check_required(request: &pb::WriteStatusRequest) -> Result<(), Error> {
         if let Some(reference) = &condition.resource {
             let parts = [
                 ("type", reference.r#type.is_none()),
-                ("tenancy", reference.tenancy.is_none()),
+                ("tenancy", reference.tenancy.is_none() && scope_of(reference, registry) != Some(Scope::Cluster)),
                 ("name", reference.name.is_empty()),
             ];
             if let Some((part, _)) = parts.into_iter().find(|(_, missing)| *missing) {
@@ -134,20 +138,40 @@ fn check_required(request: &pb::WriteStatusRequest) -> Result<(), Error> {
     incomplete.map_or(Ok(()), |field| required(&field))
 }
 
-/// References are complete: an empty unit is as wrong as a malformed one.
-fn check_references(status: &pb::Status) -> Result<(), Error> {
+/// Checks states and references of conditions. A reference is complete: an empty unit is as wrong as a malformed one,
+/// unless the scope of the referenced type lacks the unit. The scope of a type that is not registered is unknown, so
+/// any of its units may be empty.
+fn check_conditions(status: &pb::Status, registry: &Registry) -> Result<(), Error> {
     for (i, condition) in status.conditions.iter().enumerate() {
+        if State::try_from(condition.state).is_err() {
+            let (path, state) = (format!("status.conditions[{i}].state"), condition.state);
+            let fault = format!("{state} is not a state; use 0 (unknown), 1 (true) or 2 (false)");
+            return Err(Error::invalid(format!("{path} invalid: {fault}")).with_violation(path, fault));
+        }
         let Some(reference) = &condition.resource else { continue };
+        let (needs_partition, needs_namespace) = match scope_of(reference, registry) {
+            Some(Scope::Namespace) => (true, true),
+            Some(Scope::Partition) => (true, false),
+            Some(Scope::Cluster | Scope::Undefined) | None => (false, false),
+        };
         let tenancy = reference.tenancy.clone().unwrap_or_default();
-        for (field, value) in [
-            ("name", &reference.name),
-            ("tenancy.partition", &tenancy.partition),
-            ("tenancy.namespace", &tenancy.namespace),
+        for (field, value, is_needed) in [
+            ("name", &reference.name, true),
+            ("tenancy.partition", &tenancy.partition, needs_partition),
+            ("tenancy.namespace", &tenancy.namespace, needs_namespace),
         ] {
-            if let Some(fault) = name::fault(value) {
+            if (is_needed || !value.is_empty())
+                && let Some(fault) = name::fault(value)
+            {
                 return Err(Error::invalid(format!("status.conditions[{i}].resource.{field} invalid: {fault}")));
             }
         }
     }
     Ok(())
+}
+
+/// Returns the scope of the referenced type; `None` if it is not registered.
+fn scope_of(reference: &pb::Reference, registry: &Registry) -> Option<Scope> {
+    let of = reference.r#type.as_ref()?;
+    registry.scope_of(&of.group, &of.kind)
 }

@@ -90,11 +90,7 @@ impl RequestHooks {
                 }
                 (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
             },
-            MutateReply::Refused(diagnostics) => {
-                let mut error = Error::internal(format!("{CONTEXT}: {}", text(&diagnostics)));
-                error.violations = diagnostics;
-                Err(error)
-            }
+            MutateReply::Refused(diagnostics) => Err(refusal(diagnostics).context(CONTEXT)),
         }
     }
 

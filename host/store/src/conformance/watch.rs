@@ -98,6 +98,34 @@ pub async fn every_group_version<B: Backend>(store: &B) {
     assert_silent(store, &mut events, &resource_at("v3", "c")).await;
 }
 
+/// A resource that is replaced under another GroupVersion leaves the readers of the former one.
+pub async fn another_group_version_is_a_deletion_and_an_upsert<B: Backend>(store: &B) {
+    let of = |stored: &pb::Resource, group_version: &str| {
+        let mut next = stored.clone();
+        next.id.as_mut().unwrap().r#type = Some(type_of(group_version, "A"));
+        next
+    };
+    let v1 = write(store, &resource("a")).await;
+    let (_, mut events) = watch(store, &everything()).await;
+    let (_, mut other_names) = watch(store, &query("default", "default", "b")).await;
+    let v2 = write(store, &of(&v1, "v2")).await;
+    let again = write(store, &numbered(v2.clone(), 7)).await;
+    let back = write(store, &of(&again, "v1")).await;
+    delete(store, &back).await;
+    for event in [
+        Event::Delete(v1),
+        Event::Upsert(v2),
+        Event::Upsert(again.clone()),
+        Event::Delete(again),
+        Event::Upsert(back.clone()),
+        Event::Delete(back),
+    ] {
+        assert_eq!(next(&mut events).await, event);
+    }
+    assert_silent(store, &mut events, &resource("marker")).await;
+    assert_silent(store, &mut other_names, &resource("b")).await;
+}
+
 /// The snapshot has every write acknowledged before the call.
 pub async fn snapshot_is_no_older_than_the_call<B: Backend>(store: &B) {
     let mut stored = write(store, &resource("a")).await;

@@ -1,4 +1,5 @@
-//! An answer on its way to HTTP/2: split into frames, and dropped when it is ended from outside.
+//! A call whose caller is known, and its answer on the way to HTTP/2: split into frames, and dropped when it is ended from
+//! outside.
 
 use std::{
     pin::Pin,
@@ -10,23 +11,82 @@ use std::{
     time::Duration,
 };
 
-use ::http::{HeaderMap, Response};
+use ::http::{HeaderMap, HeaderValue, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
+use mortise_service::Origin;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::{Status, body::Body};
 
 use super::super::status::status;
-use super::{CallGuard, CountsItself, OpenCall, Shared};
+use super::{
+    CallGuard, CountsItself, Shared,
+    deadline::{Deadline, Timer, Within},
+    records,
+    request::ReceivedShare,
+};
+use crate::{
+    authenticate::REQUEST_ID_HEADER,
+    places::{RunningCall, Usage},
+};
 
 /// Bytes handed to HTTP/2 at once; a frame of up to one and a half times this is not split.
 const FRAME_BYTES: usize = 32 << 10;
 
+/// A counted call that can still end normally.
+pub(super) struct OpenCall {
+    calls: Arc<Shared>,
+    _on_connection: Option<RunningCall>,
+}
+
+impl OpenCall {
+    pub(super) fn begin(calls: &Arc<Shared>, connection: Option<&Arc<Usage>>) -> Self {
+        calls.open.fetch_add(1, Ordering::AcqRel);
+        Self { calls: calls.clone(), _on_connection: connection.map(Usage::begin_call) }
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if self.calls.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.calls.closed.notify_waiters();
+        }
+    }
+}
+
+/// A call whose caller is known.
+pub(super) struct BegunCall {
+    pub(super) calls: Arc<Shared>,
+    pub(super) open: OpenCall,
+    pub(super) guard: CallGuard,
+    pub(super) deadline: Option<Deadline>,
+    pub(super) origin: Arc<Origin>,
+    /// Returned once the answer begins.
+    pub(super) share: Arc<ReceivedShare>,
+}
+
+impl BegunCall {
+    /// Waits for the answer, at most until the deadline, and applies the limits to it.
+    pub(super) async fn answered<E>(
+        self,
+        answering: impl Future<Output = Result<Response<Body>, E>>,
+    ) -> Result<Response<Body>, E> {
+        let Self { calls, open, guard, deadline, origin, share } = self;
+        let response = match Within::new(deadline.as_ref(), answering).await {
+            Ok(answered) => answered?,
+            Err(late) => late.into_http(),
+        };
+        drop(share);
+        Ok(limit_answer(&calls, open, guard, deadline, records::with_request_id(response, &origin)))
+    }
+}
+
 /// Applies the limits to an answer.
-pub(super) fn limit_answer(
+fn limit_answer(
     calls: &Arc<Shared>,
     open: OpenCall,
     guard: CallGuard,
+    deadline: Option<Deadline>,
     response: Response<Body>,
 ) -> Response<Body> {
     if response.body().is_end_stream() {
@@ -35,9 +95,8 @@ pub(super) fn limit_answer(
     let counts = response.extensions().get::<CountsItself>().is_none();
     response.map(|body| {
         let number = calls.next.fetch_add(1, Ordering::Relaxed);
-        let state =
-            AnswerState::Open(Box::new(OpenAnswer { body, rest: Bytes::new(), counts, waker: None, _open: open }));
-        let answer = Arc::new(Answer { guard, state: Mutex::new(state) });
+        let open = OpenAnswer { body, rest: Bytes::new(), counts, waker: None, timer: None, _open: open };
+        let answer = Arc::new(Answer { guard, deadline, state: Mutex::new(AnswerState::Open(Box::new(open))) });
         calls.answers.lock().insert(number, answer.clone());
         // From here on the answer is in the table; a change of permissions before that needs this check.
         if let Err(error) = answer.guard.by.check(answer.guard.requirement) {
@@ -50,6 +109,7 @@ pub(super) fn limit_answer(
 /// A running answer.
 pub(super) struct Answer {
     pub(super) guard: CallGuard,
+    deadline: Option<Deadline>,
     state: Mutex<AnswerState>,
 }
 
@@ -68,6 +128,7 @@ struct OpenAnswer {
     /// Whether the rest counts here, not as shared bytes.
     counts: bool,
     waker: Option<Waker>,
+    timer: Timer,
     _open: OpenCall,
 }
 
@@ -78,6 +139,11 @@ impl Answer {
             AnswerState::Open(_) => self.guard.reader.unread_for(now),
             AnswerState::Ended(_) | AnswerState::Done => None,
         }
+    }
+
+    /// The status of an answer whose deadline has passed.
+    pub(super) fn late(&self) -> Option<Status> {
+        self.deadline.as_ref().filter(|deadline| deadline.has_passed()).map(Deadline::status)
     }
 
     /// Drops everything that the answer holds.
@@ -143,6 +209,15 @@ impl AnswerBody {
     }
 
     fn poll_state(&self, cx: &mut Context<'_>) -> (Polled, bool) {
+        if let Some(deadline) = &self.answer.deadline {
+            let passed = match &mut *self.answer.state.lock() {
+                AnswerState::Open(open) => deadline.poll_passed(&mut open.timer, cx).is_ready(),
+                AnswerState::Ended(_) | AnswerState::Done => false,
+            };
+            if passed {
+                self.answer.end(deadline.status(), &self.calls.held);
+            }
+        }
         let mut state = self.answer.state.lock();
         let open = match &mut *state {
             AnswerState::Open(open) => open,
@@ -150,6 +225,9 @@ impl AnswerBody {
                 let mut trailers = HeaderMap::new();
                 // Fails for texts that a header cannot hold; the server makes none.
                 let added = status.add_header(&mut trailers);
+                if let Ok(number) = HeaderValue::from_str(self.answer.guard.by.origin.request()) {
+                    trailers.insert(REQUEST_ID_HEADER, number);
+                }
                 *state = AnswerState::Done;
                 return (Poll::Ready(Some(added.map(|()| Frame::trailers(trailers)))), false);
             }

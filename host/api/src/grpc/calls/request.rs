@@ -2,7 +2,7 @@
 //!
 //! All bytes count from the first on, by one atomic addition for each frame. Over the limit, messages of more than
 //! [`SMALL_MESSAGE_BYTES`] bytes are refused, and over twice the limit all messages: so small calls go on while large
-//! messages arrive. A stream of requests may last for ever, so it counts as much as the largest question to reflection.
+//! messages arrive. Length and number of the messages are checked, too (`messages`). A stream of requests may last for ever, so it counts as much as the largest question to reflection.
 
 use std::{
     pin::Pin,
@@ -16,6 +16,8 @@ use std::{
 use futures::{FutureExt as _, future::BoxFuture};
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use tonic::{Status, body::Body};
+
+use super::messages::Messages;
 
 /// Largest small message, bytes. Small messages are refused only beyond twice the budget.
 pub(crate) const SMALL_MESSAGE_BYTES: usize = 4 << 10;
@@ -78,19 +80,22 @@ pub(super) struct RequestBody {
     /// Resolves when the time is up.
     limit: BoxFuture<'static, Status>,
     share: Arc<ReceivedShare>,
+    messages: Messages,
     /// Whether this is a stream of messages, which have other bounds one by one.
     is_stream: bool,
 }
 
 impl RequestBody {
-    /// Wraps a body. It ends with the status of `limit` if that resolves before the body ends.
+    /// Wraps a body with messages of up to `message_bytes` bytes. It ends with the status of `limit` if that resolves
+    /// before the body ends.
     pub(super) fn new(
         inner: Body,
         limit: BoxFuture<'static, Status>,
         share: Arc<ReceivedShare>,
         is_stream: bool,
+        message_bytes: usize,
     ) -> Self {
-        Self { inner, limit, share, is_stream }
+        Self { inner, limit, share, messages: Messages::new(message_bytes, is_stream), is_stream }
     }
 }
 
@@ -104,19 +109,17 @@ impl HttpBody for RequestBody {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 let fits = if self.is_stream { self.share.add_stream_bytes(bytes) } else { self.share.add(bytes) };
                 if fits {
-                    return Poll::Ready(Some(Ok(frame)));
+                    let taken = frame.data_ref().map_or(Ok(()), |data| self.messages.take(data));
+                    return Poll::Ready(Some(taken.map(|()| frame)));
                 }
                 metrics::counter!("mortise_grpc_requests_dropped_total").increment(1);
                 let what = "too many requests are being received (limit grpc.inbound_buffer_bytes); try again later";
                 Poll::Ready(Some(Err(Status::resource_exhausted(what))))
             }
             Poll::Pending => self.limit.poll_unpin(cx).map(|late| Some(Err(late))),
-            ended => ended,
+            Poll::Ready(None) => Poll::Ready(self.messages.end().err().map(Err)),
+            failed => failed,
         }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
     }
 }
 
@@ -130,13 +133,21 @@ mod tests {
 
     /// A request with frames but no end.
     fn unfinished(frames: Vec<usize>, share: Arc<ReceivedShare>, is_stream: bool) -> RequestBody {
-        let frames = frames.into_iter().map(|bytes| Ok::<_, Status>(Frame::data(Bytes::from(vec![0; bytes]))));
+        let frames = frames.into_iter().map(|bytes| Ok::<_, Status>(Frame::data(part(bytes))));
         RequestBody::new(
             Body::new(StreamBody::new(futures::stream::iter(frames))),
             Box::pin(pending()),
             share,
             is_stream,
+            usize::MAX,
         )
+    }
+
+    /// A part of a message that is larger than every test.
+    fn part(bytes: usize) -> Bytes {
+        let mut part = vec![0; bytes];
+        part.iter_mut().take(5).for_each(|byte| *byte = 0x7f);
+        part.into()
     }
 
     /// The number of accepted frames, and the status of the next.
@@ -145,6 +156,8 @@ mod tests {
         while let Some(frame) = body.frame().await {
             match frame {
                 Ok(_) => frames += 1,
+                // The frames of these tests end within a message.
+                Err(status) if status.code() == tonic::Code::InvalidArgument => return (frames, None),
                 Err(status) => return (frames, Some(status)),
             }
         }

@@ -27,6 +27,7 @@ use crate::{
     apply::report,
     commands::apply::{Counts, Outcome, write},
     connect::throttle::Throttle,
+    error::diagnostic_line,
     output::ui,
     resources::{
         catalog::Catalog,
@@ -209,7 +210,7 @@ impl Load {
                 Ok(Outcome::Done(change, _, warnings)) => {
                     counts.count(change);
                     for warning in warnings {
-                        ui.warn(&format!("{}: {}: {}", self.place(&item.place), warning.path, warning.summary));
+                        ui.warn(&format!("{}: {}", self.place(&item.place), diagnostic_line(&warning)));
                     }
                     ui::line(format!("{name} {}", change.word()))?;
                 }

@@ -55,8 +55,18 @@ pub(crate) struct HubEvent {
     pub(crate) event: WatchEvent,
     /// Sequence of the commit.
     pub(crate) sequence: u64,
-    /// State before an upsert; only for readers that [compare](Hub::subscribe).
+    /// State before an upsert; only for readers that [compare](Hub::subscribe), and where the GroupVersion changed.
     pub(crate) before: Option<EncodedResource>,
+}
+
+impl HubEvent {
+    /// Whether the event replaces a resource of another GroupVersion.
+    pub(crate) fn changes_group_version(&self) -> bool {
+        match (&self.event, &self.before) {
+            (WatchEvent::Upsert(now), Some(before)) => now.id().group_version != before.id().group_version,
+            _ => false,
+        }
+    }
 }
 
 /// An event, with the number of watches that have not taken it.
@@ -118,14 +128,16 @@ impl Hub {
     }
 
     /// Adds an event of `bytes` bytes, and pushes out the oldest ones that do not fit. Keeps the state before it only
-    /// if a reader compares.
+    /// if a reader compares, or if the GroupVersion changed.
     pub(crate) fn send(&self, mut event: HubEvent, mut bytes: usize, limits: HubLimits) {
         let mut state = self.state.lock();
         let readers = state.readers;
         if readers == 0 {
             return;
         }
-        event.before = event.before.filter(|_| state.comparing > 0);
+        if state.comparing == 0 && !event.changes_group_version() {
+            event.before = None;
+        }
         bytes += event.before.as_ref().map_or(0, |before| before.bytes().len());
         state.waiting.push_back(Waiting { event, bytes, readers });
         state.bytes += bytes;

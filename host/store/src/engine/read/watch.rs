@@ -20,18 +20,31 @@ pub(crate) struct SledWatch {
     page: vec::IntoIter<EncodedResource>,
     filter: Filter,
     events: Subscription,
+    /// Event behind the deletion of the former GroupVersion.
+    replacement: Option<WatchEvent>,
 }
 
 impl SledWatch {
     /// Makes a watch that delivers `snapshot`, the end marker, then the events that match the filter.
     pub(crate) fn new(snapshot: SledCursor, filter: Filter, events: Subscription) -> Self {
-        Self { snapshot: Some(snapshot), page: Vec::new().into_iter(), filter, events }
+        Self { snapshot: Some(snapshot), page: Vec::new().into_iter(), filter, events, replacement: None }
     }
 
-    fn is_wanted(&self, event: &WatchEvent) -> bool {
-        match event {
-            WatchEvent::Upsert(resource) | WatchEvent::Delete(resource) => self.filter.matches(resource),
-            WatchEvent::EndOfSnapshot => false,
+    /// Returns the event for the reader, if it matches: for a change of the GroupVersion the deletion of the former
+    /// resource first.
+    fn take(&mut self, taken: HubEvent) -> Option<WatchEvent> {
+        let changes_group_version = taken.changes_group_version();
+        let HubEvent { event, before, .. } = taken;
+        match &event {
+            WatchEvent::Upsert(resource) | WatchEvent::Delete(resource) if self.filter.matches(resource) => {}
+            WatchEvent::Upsert(_) | WatchEvent::Delete(_) | WatchEvent::EndOfSnapshot => return None,
+        }
+        match before.filter(|_| changes_group_version) {
+            Some(former) => {
+                self.replacement = Some(event);
+                Some(WatchEvent::Delete(former))
+            }
+            None => Some(event),
         }
     }
 }
@@ -52,9 +65,12 @@ impl Watch for SledWatch {
                 }
             }
         }
+        if let Some(event) = self.replacement.take() {
+            return Ok(event);
+        }
         loop {
-            let event = self.events.next().await?.event;
-            if self.is_wanted(&event) {
+            let taken = self.events.next().await?;
+            if let Some(event) = self.take(taken) {
                 return Ok(event);
             }
         }
@@ -71,8 +87,11 @@ impl Watch for SledWatch {
             self.snapshot = None;
             return Ok(Some(WatchEvent::EndOfSnapshot));
         }
-        while let Some(HubEvent { event, .. }) = self.events.ready()? {
-            if self.is_wanted(&event) {
+        if let Some(event) = self.replacement.take() {
+            return Ok(Some(event));
+        }
+        while let Some(taken) = self.events.ready()? {
+            if let Some(event) = self.take(taken) {
                 return Ok(Some(event));
             }
         }
