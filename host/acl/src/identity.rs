@@ -122,6 +122,10 @@ impl Authorizer for Identity {
         }
     }
 
+    fn has_permissions(&self) -> bool {
+        !self.policies.is_empty()
+    }
+
     fn caller(&self) -> &str {
         &self.name
     }

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header::WARNING},
     response::{IntoResponse as _, Response},
 };
-use mortise_resource::{Code, Diagnostic, Error, pb};
+use mortise_resource::{Code, Diagnostic, Error, authorizer::no_permissions, pb};
 
 use super::{error::HttpError, json::JSON, request::TypeRequest};
 use crate::call::{run_guarded, span, truncate};
@@ -46,8 +46,11 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     let id = request.id(name);
     let of_delete = span("Delete", Some(&id));
     let rpc = pb::DeleteRequest { id: Some(id.clone()), version: request.query.version() };
-    let Err(error) = run_guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
-        return Ok(StatusCode::NO_CONTENT.into_response());
+    let error = match run_guarded(of_delete, Box::pin(request.shared.service.delete_stored(&caller, rpc))).await {
+        // Nothing was there, for every type, whether it exists or not.
+        Ok(None) if !caller.authorizer.has_permissions() => return Err(no_permissions(&*caller.authorizer).into()),
+        Ok(_) => return Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(error) => error,
     };
     // A resource stored under another version of its type is an internal error in Consul's Delete, and the caller's
     // error in its Read. A status of 500 would blame the server.

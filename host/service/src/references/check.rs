@@ -20,7 +20,7 @@ use super::{
     error::ReferenceError,
     key::ResourceKey,
     record_pass::RecordPasses,
-    records::{Strictness, data_records, in_field, owner_of, records},
+    records::{Strictness, data_records, in_field, is_unreadable_owner, owner_of, owner_record, records},
 };
 use crate::{
     call::{Caller, store_fault::store_fault},
@@ -29,7 +29,7 @@ use crate::{
         ids::{self, tenancy_of},
     },
     registry::{Registry, ResourceType},
-    rules::is_readable,
+    rules::{ReadDecision, is_readable, may_read_name},
 };
 
 /// The effect of a write on references.
@@ -108,6 +108,7 @@ impl References {
         let known = known.transpose()?.unwrap_or_default();
         let known: HashSet<_> = known.iter().map(|one| (&*one.field, one.on_delete, ResourceKey::from(one))).collect();
         let mut looked_at = BTreeSet::new();
+        self.mark_unreadable_owners(of, &mut written.records).await?;
         for record in &written.records {
             let target = ResourceKey::from(record);
             let is_known = known.contains(&(&*record.field, record.on_delete, target.clone()));
@@ -133,7 +134,11 @@ impl References {
         field: &str,
         target: &ResourceKey,
     ) -> Result<(), Error> {
-        let found = target.stored(&self.core).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
+        // The permission comes first, so that the time of a refusal says nothing about the target.
+        let found = match may_read_name(registry, caller, &target.id()).await? {
+            Some(_) => target.stored(&self.core).await.map_err(|e| store_fault("failed to resolve a reference", &e))?,
+            None => None,
+        };
         let why = match found {
             Some(found) if is_readable(registry, caller, &found).await => match found.deletion_mark() {
                 None => return Ok(()),
@@ -142,6 +147,34 @@ impl References {
             _ => "which does not exist; create it first",
         };
         Err(in_field(Code::FailedPrecondition, field, &format!("refers to {target}, {why}")))
+    }
+
+    /// Marks the records of owner references to owners that the caller may not read. A reference that was readable for
+    /// its writer stays so. Where the permission needs the content of the owner, a missing owner is not readable.
+    async fn mark_unreadable_owners(&self, of: WriteContext<'_>, records: &mut [ReferenceRecord]) -> Result<(), Error> {
+        if of.caller.authorizer.allows_all() {
+            return Ok(());
+        }
+        let stored = of.stored.map(|stored| stored.references.as_slice()).unwrap_or_default();
+        for record in records.iter_mut().filter(|record| record.field.is_empty()) {
+            let owner = ResourceKey::from(&*record);
+            if owner_record(stored, &owner).is_some_and(|known| !is_unreadable_owner(known)) {
+                continue;
+            }
+            let is_readable = match may_read_name(of.registry, of.caller, &owner.id()).await? {
+                None => false,
+                Some(ReadDecision::Allowed) => true,
+                Some(ReadDecision::NeedsResource) => {
+                    match owner.stored(&self.core).await.map_err(|e| store_fault("failed to read an owner", &e))? {
+                        None => false,
+                        Some(found) => is_readable(of.registry, of.caller, &found).await,
+                    }
+                }
+            };
+            let on_delete = if is_readable { OnDelete::Unspecified } else { OnDelete::AllowDangling };
+            record.on_delete = on_delete.into();
+        }
+        Ok(())
     }
 
     /// Finds owner references that may be invalid, now or because of this write.
@@ -158,6 +191,10 @@ impl References {
                 continue;
             }
             let key = owner_of(of.registry, owner, tenancy_of(&id));
+            if owner_record(records, &key).is_some_and(is_unreadable_owner) {
+                is_doubtful = true;
+                continue;
+            }
             // The owner may stop referring to it at this very moment.
             is_doubtful = owner.requires_owner_reference
                 || !self.holds(of.registry, owner, &key, &own).await.map_err(|e| match e {
