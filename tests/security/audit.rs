@@ -298,7 +298,8 @@ async fn the_chain_goes_through_rotation_moves_and_a_kill_and_a_gap_is_found() {
     let data = outer.path().join("data");
     let (audit, moved) = (data.join("audit"), outer.path().join("audit.jsonl.1"));
     let current = audit.join("audit.jsonl");
-    let setup = || Setup::new().data_dir(&data).env("MORTISE_AUDIT_EVENTS", "changes");
+    // `mortise serve` records changes by itself, and takes SIGHUP for a reload.
+    let setup = || Setup::new().serve().env("MORTISE_PLUGINS_BUNDLED", "demo").data_dir(&data);
     let recorded = async |name: &str| {
         let text = format!("\"name\":\"{name}\"");
         eventually("it is recorded", async || fs::read_to_string(&current).unwrap_or_default().contains(&text)).await;
@@ -312,8 +313,8 @@ async fn the_chain_goes_through_rotation_moves_and_a_kill_and_a_gap_is_found() {
     assert!(code == Some(0) && out.contains("the chain is whole: records 1 to 3"), "{out}{err}");
     // logrotate, with a signal.
     fs::rename(&current, &moved).unwrap();
-    let pid = server.child.id().unwrap().to_string();
-    std::process::Command::new("kill").args(["-HUP", &pid]).status().unwrap();
+    server.signal("HUP");
+    eventually("it has a new file", async || current.exists()).await;
     server.write(artist("four")).await.unwrap();
     recorded("four").await;
     let (code, out, err) = verify(&audit, &[&moved.display().to_string()]).await;
