@@ -124,7 +124,7 @@ impl Chain {
     }
 }
 
-/// Reads a line's part in the chain; `None` for a line that is no record.
+/// Reads a line's part in the chain; `None` for a line without a record.
 pub(crate) fn link(line: &[u8]) -> Option<Link> {
     serde_json::from_slice(line).ok()
 }

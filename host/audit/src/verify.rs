@@ -49,7 +49,7 @@ pub enum VerifyError {
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] FsError),
-    /// No file was found.
+    /// The directory has no files of a log.
     #[error("{}: no files of an audit log are there", .0.display())]
     Empty(PathBuf),
     /// The chain breaks.
@@ -129,7 +129,7 @@ impl Lines {
         Ok(Self { file: BufReader::new(file), path: path.to_owned(), number: 0 })
     }
 
-    /// Returns the next line; one that is too long is cut, and is no record then.
+    /// Returns the next line. A line that is too long is cut, and counts as one without a record.
     fn next(&mut self) -> Result<Option<Line>, FsError> {
         let mut bytes = Vec::new();
         let read = (&mut self.file).take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes);
@@ -159,7 +159,7 @@ impl Lines {
     }
 }
 
-/// A line that is no record, and must be named by the next one.
+/// A line without a record, which the next record must name.
 struct Unfinished {
     digest: String,
     path: PathBuf,
@@ -175,7 +175,7 @@ struct Walk {
     /// Digest of the last line.
     last: Option<String>,
     unfinished: Option<Unfinished>,
-    /// Digest of the line before the last, while there is no record yet.
+    /// Digest of the line before the last, until the first record.
     before_last: Option<String>,
     /// Place of the last line.
     place: (PathBuf, u64),

@@ -27,7 +27,7 @@ const STICKY: u32 = 0o1000;
 /// The mask of the process before [`keep_private`].
 static FORMER_MASK: OnceLock<u32> = OnceLock::new();
 
-/// From now on gives every new file and directory of this process to its user alone, whatever mask the process was
+/// Gives every new file and directory of this process to its user alone, whatever mask the process was
 /// started with. To be called before there are threads. Programs that the process starts inherit the mask.
 pub fn keep_private() {
     let former = umask(Mode::from_raw_mode(OTHERS));

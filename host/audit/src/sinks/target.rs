@@ -42,7 +42,7 @@ pub enum Sink {
 
 /// A text that names no sink.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no sink; write syslog, syslog:/PATH, journald, journald:/PATH, unix:/PATH or tcp:HOST:PORT")]
+#[error("{0:?} is not a sink; write syslog, syslog:/PATH, journald, journald:/PATH, unix:/PATH or tcp:HOST:PORT")]
 pub struct SinkError(String);
 
 impl FromStr for Sink {
