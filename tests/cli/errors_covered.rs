@@ -45,7 +45,14 @@ const ELSEWHERE: [(&str, &[&str]); 7] = [
             "cannot read the token from standard input",
         ],
     ),
-    ("its owner may not read it, which holds nobody back who may do everything", &["cannot read the directory"]),
+    (
+        "its owner may not read or change it, which holds nobody back who may do everything",
+        &[
+            "cannot read the directory",
+            "the work is done, but other users may read …: …",
+            "change its owner, or take the permissions of others: chmod -R go= DIR",
+        ],
+    ),
     (
         "it takes a terminal",
         &[

@@ -121,13 +121,14 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 19] = [
+const SETTINGS: [&str; 20] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
     "[store]\ncache_bytes = 1\n",
     "[store]\nmax_resource_bytes = \"1 Mb\"\n",
     "[audit]\nwhen_full = \"wait\"\n",
+    "[audit]\nsinks = [\"file\"]\n",
     "[http]\nallowed_hosts = [\"http://a\"]\n",
     "[destination]\nzone = \"Cluster.\"\n",
     "[tls]\ncert_file = \"a.pem\"\n",

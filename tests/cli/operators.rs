@@ -2,6 +2,7 @@
 
 use mortise_test_guests::component;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::support::{Server, Setup, artist, controllers::report_until, transcript::Transcript};
 
@@ -125,4 +126,22 @@ async fn backups_and_closed_stores() {
     t.fails(2, &["restore", "--salvage", "text", "--data-dir", "nothing"]).await;
     t.fails(2, &["restore", "--salvage", "data", "--data-dir", "other", "--force"]).await;
     t.finish_without_numbers();
+}
+
+#[tokio::test]
+async fn the_chain_of_the_audit_log() {
+    let mut t = Transcript::at("audit", "127.0.0.1:1");
+    let first = r#"{"method":"Write","seq":1}"#;
+    let digest = format!("{:x}", Sha256::digest(first));
+    let next = |number: u64| format!("{{\"method\":\"Write\",\"seq\":{number},\"prev\":\"{digest}\"}}\n");
+    t.file("whole.jsonl", format!("{first}\n{}{{\"ti", next(2)));
+    t.works(&["audit", "verify", "whole.jsonl"]).await;
+    t.file("gap.jsonl", format!("{first}\n{}", next(4)));
+    t.fails(1, &["audit", "verify", "gap.jsonl"]).await;
+    t.file("more.jsonl", format!("{{\"method\":\"Read\"}}\n{first}\n"));
+    t.fails(1, &["audit", "verify", "more.jsonl"]).await;
+    t.fails(2, &["audit", "verify", "--data-dir", "nowhere"]).await;
+    t.file("nothing/mine", "");
+    t.fails(2, &["audit", "verify", "nothing"]).await;
+    t.finish();
 }

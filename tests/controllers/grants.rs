@@ -61,7 +61,7 @@ async fn directories_and_secrets_have_to_be_granted() {
             dir.path().join("token")
         )
     };
-    let server = Setup::new().guest("reconcile-files").config("").start().await;
+    let server = Setup::new().guest("reconcile-files").config("").mask("027").start().await;
     let stored = server.write(thing("reconcile_files", "note", &text("hello"))).await.unwrap();
     let (note, key) = (id("reconcile_files.v1.Thing", "note"), "reconcile-files/things");
     let refused = condition_until(&server, &note, key, "Written", |c| c.state() == State::False).await;
@@ -76,6 +76,9 @@ async fn directories_and_secrets_have_to_be_granted() {
     server.configure(grants(true));
     condition_until(&server, &note, key, "Written", |c| c.state() == State::True).await;
     assert_eq!(fs::read_to_string(out.join("note.txt")).unwrap(), "hello\ns3cret");
+    // Other programs read it, so it has the mask of the server's user, unlike the server's own files.
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(out.join("note.txt")).unwrap()) & 0o777;
+    assert_eq!(mode, 0o640);
     server.delete(stored.id.as_ref().unwrap(), "").await.unwrap();
     eventually("the file goes", || async { !out.join("note.txt").exists() }).await;
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "nothing is left lying about");

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::frames::{self, Connection};
 use crate::support::{Server, Setup, artist, eventually, skipped, until_closed, watch_artists};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 use tonic::transport::Channel;
@@ -73,6 +74,29 @@ async fn connections_are_bounded() {
     assert!(!serves(&server).await);
     drop((own, held));
     eventually("there is room again", async || serves(&server).await).await;
+}
+
+/// C-core (Python, C++) and grpc-java send the path of the socket, percent-encoded or not; others `localhost`, or nothing.
+#[tokio::test]
+async fn a_unix_socket_takes_every_authority_of_its_clients() {
+    let server = Server::start().await;
+    let path = server.data_dir.join("mortise.sock");
+    let plain = path.display().to_string();
+    let encoded = plain.replace('/', "%2F");
+    let stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+    let mut connection = Connection::over(stream).await;
+    let long = |text: &str| text[text.len().saturating_sub(120)..].to_owned();
+    let abstract_name = "%00mortise".to_owned();
+    for authority in
+        ["localhost".to_owned(), String::new(), long(&plain), long(&encoded), encoded.to_lowercase(), abstract_name]
+    {
+        connection.authority = long(&authority);
+        let call = connection.begin("/grpc.health.v1.Health/Check");
+        connection.data(call, &frames::message(&HealthCheckRequest::default()), true);
+        connection.flush().await;
+        let answer = connection.until(|frame| frame.stream == call && frame.kind != frames::kind::HEADERS).await;
+        assert_eq!(answer.kind, frames::kind::DATA, "{authority:?}: {answer:?}");
+    }
 }
 
 #[tokio::test]

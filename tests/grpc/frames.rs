@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use prost::Message;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
@@ -49,11 +49,13 @@ impl Frame {
 }
 
 /// A connection. Frames are written together, by [`Connection::flush`].
-pub struct Connection {
-    stream: TcpStream,
+pub struct Connection<S = TcpStream> {
+    stream: S,
     unsent: Vec<u8>,
     next: u32,
     pings: u64,
+    /// The `:authority` of further calls.
+    pub authority: String,
 }
 
 /// A message as gRPC frames it.
@@ -72,8 +74,14 @@ impl Connection {
     pub async fn open_from(address: impl Into<IpAddr>, server: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::new(address.into(), 0)).unwrap();
-        let stream = socket.connect(server).await.unwrap();
-        let mut connection = Self { stream, unsent: Vec::new(), next: 1, pings: 0 };
+        Self::over(socket.connect(server).await.unwrap()).await
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Begins on an open stream.
+    pub async fn over(stream: S) -> Self {
+        let mut connection = Self { stream, unsent: Vec::new(), next: 1, pings: 0, authority: "localhost".to_owned() };
         connection.unsent.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         connection.frame(kind::SETTINGS, 0, 0, &[]);
         connection.flush().await;
@@ -97,8 +105,9 @@ impl Connection {
     pub fn begin_with(&mut self, path: &str, more: &[(&str, &str)]) -> u32 {
         // `:method: POST` and `:scheme: http` are in HPACK's table; the others are literals.
         let mut block = vec![0x83, 0x86];
+        let authority = self.authority.clone();
         let headers =
-            [(":path", path), (":authority", "localhost"), ("content-type", "application/grpc"), ("te", "trailers")];
+            [(":path", path), (":authority", &authority), ("content-type", "application/grpc"), ("te", "trailers")];
         for (name, value) in headers.iter().chain(more) {
             block.push(0);
             for text in [name, value] {

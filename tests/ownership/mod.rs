@@ -2,6 +2,6 @@
 
 mod cascade;
 mod owner_references;
-mod references;
+pub mod references;
 mod references_model;
 mod tombstones;

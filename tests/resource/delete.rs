@@ -10,8 +10,8 @@ use std::{
 
 use crate::support::{
     Server, Setup, album, artist, at, concept, deny_thing, eventually, gvk, hookless, id, id_in, id_of, invalid,
-    is_gone, name_rule, noted, owned, refusal, resource, scope_rule, tenancy, thing, tombstone_id, tombstones,
-    until_gone,
+    is_gone, name_rule, noted, owned, refusal, scope_rule, tenancy, thing, tombstone_id, tombstones, until_gone,
+    with_needed_data,
 };
 use mortise_resource::pb::{self, watch_event::Event};
 use tonic::Code;
@@ -67,7 +67,7 @@ async fn missing_resources_count_as_deleted() {
 async fn tenancy_is_defaulted_and_types_of_every_scope_go() {
     let server = Server::start().await;
     for t in ["demo.v1.Concept", "demo.v1.RecordLabel", "demo.v1.Executive"] {
-        server.write(resource(id(t, "x"), None)).await.unwrap();
+        server.write(with_needed_data(t)).await.unwrap();
         server.delete(&id(t, "x"), "").await.unwrap();
         assert!(is_gone(&server, &id(t, "x")).await, "{t}");
     }

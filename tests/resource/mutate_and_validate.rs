@@ -2,7 +2,7 @@
 
 use crate::support::{
     Server, Setup, album, any, artist, at, bad_names, concept, decoded, demo, deny_thing, gvk, id, id_in, id_stairs,
-    invalid, make_place, metadata, name_rule, noted, refusal, resource, scope_rule, tenancy, thing,
+    invalid, make_place, metadata, name_rule, noted, refusal, resource, scope_rule, tenancy, thing, with_needed_data,
 };
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
@@ -82,7 +82,8 @@ async fn the_answer_has_the_defaults() {
     let wet = server.write(bare).await.unwrap();
     assert_eq!((wet.data, wet.metadata), (dry.data, dry.metadata), "what Write stores");
     for (t, filled) in [("demo.v1.RecordLabel", tenancy("default", "")), ("demo.v1.Executive", tenancy("", ""))] {
-        let dry = server.mutate_and_validate(resource(id(t, "x"), None)).await.unwrap().resource.unwrap();
+        let sent = pb::Resource { id: Some(id(t, "x")), ..with_needed_data(t) };
+        let dry = server.mutate_and_validate(sent).await.unwrap().resource.unwrap();
         assert_eq!(dry.id.unwrap().tenancy, Some(filled));
     }
 }

@@ -4,6 +4,7 @@
 use crate::support::{
     Server, Setup, album, any, artist, at, bad_names, concept, demo, deny_thing, eventually, good_names, gvk, id,
     id_in, id_stairs, invalid, make_place, metadata, name_rule, noted, owned, refusal, resource, scope_rule, tenancy,
+    with_needed_data,
 };
 use mortise_resource::pb;
 use tonic::Code;
@@ -150,7 +151,8 @@ async fn empty_units_are_filled_in_and_the_answer_says_so() {
         ("demo.v1.Executive", tenancy("", ""), tenancy("", "")),
     ] {
         let one = pb::Id { tenancy: Some(given), ..id(t, "one") };
-        let written = server.write(resource(one, None)).await.unwrap();
+        let sent = pb::Resource { id: Some(one), ..with_needed_data(t) };
+        let written = server.write(sent).await.unwrap();
         assert_eq!(written.id.unwrap().tenancy, Some(filled), "{t}");
     }
     let written = server.write(concept("two")).await.unwrap();

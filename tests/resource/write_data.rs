@@ -1,7 +1,8 @@
 //! Write and the data in it: its type, its bytes, and changes by hooks.
 
 use crate::support::{
-    Server, Setup, album, any, artist, concept, decoded, demo, id, invalid, noted, refusal, resource, thing,
+    Server, Setup, album, any, artist, concept, decoded, demo, id, id_in, invalid, label, noted, refusal, resource,
+    thing,
 };
 use mortise_resource::pb;
 use mortise_test_guests::Thing;
@@ -44,14 +45,7 @@ async fn the_type_of_the_data_is_the_last_element_of_its_url() {
 #[tokio::test]
 async fn data_may_be_absent_where_no_hook_minds() {
     let server = Server::start().await;
-    for t in [
-        "demo.v1.Concept",
-        "demo.v1.Album",
-        "demo.v2.Album",
-        "demo.v2.Festival",
-        "demo.v1.Executive",
-        "demo.v1.RecordLabel",
-    ] {
+    for t in ["demo.v1.Concept", "demo.v1.Album", "demo.v2.Album", "demo.v2.Festival", "demo.v1.Executive"] {
         assert_eq!(server.write(resource(id(t, "one"), None)).await.unwrap().data, None, "{t}");
     }
     let (code, text) = refusal(server.write(resource(id(ARTIST, "korn"), None)).await);
@@ -232,4 +226,19 @@ async fn an_owner_has_a_uid_and_a_type_that_can_be_one() {
         }
     }
     server.write(with(&|owner| owner.uid = "x".repeat(128))).await.unwrap();
+}
+
+/// The right to read a label depends on its name, which is data: without data, no caller could read it.
+#[tokio::test]
+async fn data_that_decides_who_may_read_is_required() {
+    let server = Server::start().await;
+    let bare = resource(id_in("demo.v1.RecordLabel", "mute", "default", ""), None);
+    let text = "resource.data is required: the permission to read a demo.v1.RecordLabel depends on it";
+    assert_eq!(refusal(server.write(bare.clone()).await), invalid(text));
+    assert_eq!(refusal(server.mutate_and_validate(bare).await), invalid(text));
+    let written = server.write(label("sub-pop", "default")).await.unwrap();
+    let emptied = pb::Resource { data: None, ..written.clone() };
+    assert_eq!(refusal(server.write(emptied).await), invalid(text));
+    assert_eq!(server.read(written.id.as_ref().unwrap()).await.unwrap(), written);
+    server.write(concept("idea")).await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{
     Server, Setup, album, artist, at, bad_names, concept, deny_thing, gvk, hookless, id, id_in, id_of, id_stairs,
-    invalid, make_place, name_rule, noted, refusal, resource, scope_rule, tenancy, thing,
+    invalid, make_place, name_rule, noted, refusal, scope_rule, tenancy, thing, with_needed_data,
 };
 use mortise_resource::pb::{self, condition::State};
 use tonic::Code;
@@ -241,7 +241,8 @@ async fn units_beyond_the_scope_are_refused_and_empty_ones_filled_in() {
         ("demo.v1.Executive", None, tenancy("", "")),
     ] {
         let short = pb::Id { tenancy: given.clone(), ..id(t, "x") };
-        let uid = id_of(&server.write(resource(short.clone(), None)).await.unwrap()).uid;
+        let sent = pb::Resource { id: Some(short.clone()), ..with_needed_data(t) };
+        let uid = id_of(&server.write(sent).await.unwrap()).uid;
         let written = server.write_status(request(&pb::Id { uid, ..short }, "k", vec![])).await.unwrap();
         assert_eq!(id_of(&written).tenancy, Some(filled), "{t}");
     }

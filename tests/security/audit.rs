@@ -285,3 +285,118 @@ async fn a_moved_or_removed_file_is_left_for_a_new_one() {
     let metrics = server.get("/metrics").await.1;
     assert!(metrics.contains("mortise_audit_reopened_total 2"), "{metrics}");
 }
+
+/// Runs `mortise audit verify` on the directory of a server's log.
+async fn verify(audit: &Path, more: &[&str]) -> (Option<i32>, String, String) {
+    let audit = audit.display().to_string();
+    mortise(&[&["audit", "verify", &*audit], more].concat(), &[]).await
+}
+
+#[tokio::test]
+async fn the_chain_goes_through_rotation_moves_and_a_kill_and_a_gap_is_found() {
+    let outer = tempfile::tempdir().unwrap();
+    let data = outer.path().join("data");
+    let (audit, moved) = (data.join("audit"), outer.path().join("audit.jsonl.1"));
+    let current = audit.join("audit.jsonl");
+    // `mortise serve` records changes by itself, and takes SIGHUP for a reload.
+    let setup = || Setup::new().serve().env("MORTISE_PLUGINS_BUNDLED", "demo").data_dir(&data);
+    let recorded = async |name: &str| {
+        let text = format!("\"name\":\"{name}\"");
+        eventually("it is recorded", async || fs::read_to_string(&current).unwrap_or_default().contains(&text)).await;
+    };
+    let mut server = setup().start().await;
+    for name in ["one", "two", "three"] {
+        server.write(artist(name)).await.unwrap();
+    }
+    recorded("three").await;
+    let (code, out, err) = verify(&audit, &[]).await;
+    assert!(code == Some(0) && out.contains("the chain is whole: records 1 to 3"), "{out}{err}");
+    // logrotate, with a signal.
+    fs::rename(&current, &moved).unwrap();
+    server.signal("HUP");
+    eventually("it has a new file", async || current.exists()).await;
+    server.write(artist("four")).await.unwrap();
+    recorded("four").await;
+    let (code, out, err) = verify(&audit, &[&moved.display().to_string()]).await;
+    assert!(code == Some(0) && out.contains("records 1 to 4"), "{out}{err}");
+    let (code, out, _) = verify(&audit, &[]).await;
+    assert!(code == Some(0) && out.contains("it begins with record 4"), "{out}");
+    // A kill that leaves half a line.
+    server.child.kill().await.unwrap();
+    let mut text = fs::read(&current).unwrap();
+    text.extend_from_slice(b"{\"time\":\"20");
+    fs::write(&current, &text).unwrap();
+    let server = setup().start().await;
+    for name in ["five", "six", "seven", "eight"] {
+        server.write(artist(name)).await.unwrap();
+    }
+    recorded("eight").await;
+    server.stop().await;
+    let (code, out, err) = verify(&audit, &[]).await;
+    assert!(code == Some(0) && out.contains("records 4 to 8") && out.contains("unfinished lines"), "{out}{err}");
+    // Two lines are taken out.
+    let text = fs::read_to_string(&current).unwrap();
+    let left: Vec<_> = text.lines().filter(|line| !line.contains("\"five\"") && !line.contains("\"six\"")).collect();
+    fs::write(&current, left.join("\n") + "\n").unwrap();
+    let (code, _, err) = verify(&audit, &[]).await;
+    assert!(code == Some(1) && err.contains("audit.jsonl:2: "), "{err}");
+    let whole: Vec<_> =
+        text.lines().filter(|line| !line.contains("\"seven\"") && !line.contains("\"eight\"")).collect();
+    fs::write(&current, whole.join("\n") + "\n").unwrap();
+    let (code, _, err) = mortise(&["audit", "verify", "--data-dir", &data.display().to_string()], &[]).await;
+    assert!(code == Some(1) && err.contains("records 7 to 8 are missing behind it, at the end"), "{err}");
+    // The server notices it, and the gap stays.
+    let server = setup().start().await;
+    assert!(server.log().contains("the audit log ends with record 6, but 8 were written"), "{}", server.log());
+    server.write(artist("nine")).await.unwrap();
+    recorded("nine").await;
+    let (code, _, err) = verify(&audit, &[]).await;
+    assert!(code == Some(1) && err.contains("records 7 to 8 are missing before it"), "{err}");
+    let (code, _, err) = verify(&outer.path().join("none"), &[]).await;
+    assert!(code == Some(2) && err.contains("none"), "{err}");
+}
+
+#[tokio::test]
+async fn sinks_get_the_lines_of_the_file_and_absent_ones_delay_nothing() {
+    let outer = tempfile::tempdir().unwrap();
+    let at = |name: &str| outer.path().join(name);
+    let collector = std::os::unix::net::UnixListener::bind(at("collector")).unwrap();
+    let syslog = std::os::unix::net::UnixDatagram::bind(at("log")).unwrap();
+    let text = |name: &str| at(name).display().to_string();
+    let config = format!(
+        "[audit]\nevents = \"changes\"\nsinks = [\"unix:{}\", \"syslog:{}\", \"unix:{}\"]\n",
+        text("collector"),
+        text("log"),
+        text("absent")
+    );
+    let server = Setup::new().config(config).start().await;
+    for i in 0..3 {
+        server.write(artist(&format!("a{i}"))).await.unwrap();
+    }
+    let copy = at("copy.jsonl");
+    let read = tokio::task::spawn_blocking(move || {
+        let reader = std::io::BufReader::new(collector.accept().unwrap().0);
+        let lines: Vec<_> = std::io::BufRead::lines(reader).take(3).map(|line| line.unwrap() + "\n").collect();
+        let mut bytes = [0; 4_096];
+        let length = syslog.recv(&mut bytes).unwrap();
+        (lines, String::from_utf8(bytes[..length].to_vec()).unwrap())
+    });
+    let (lines, datagram) = tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap();
+    let current = server.data_dir.join("audit/audit.jsonl");
+    assert_eq!(lines.concat(), fs::read_to_string(current).unwrap());
+    assert!(datagram.starts_with("<86>") && datagram.ends_with(lines[0].trim_end()), "{datagram}");
+    fs::write(&copy, lines.concat()).unwrap();
+    let (code, out, err) = verify(&copy, &[]).await;
+    assert!(code == Some(0) && out.contains("records 1 to 3"), "{out}{err}");
+    eventually("the absent one is reported", async || {
+        let mut status = ServerServiceClient::new(server.channel().await);
+        let warnings = status.status(data::ServerStatusRequest::default()).await.unwrap().into_inner().warnings;
+        warnings.iter().any(|warning| warning.contains("absent takes no records"))
+    })
+    .await;
+    let metrics = server.metrics().await;
+    assert!(metrics.contains(&format!("sink=\"unix:{}\"", text("collector"))), "{metrics}");
+    assert_eq!(server.get("/readyz").await.0, 200);
+    let (code, _, err) = mortise(&["serve"], &[("MORTISE_AUDIT_SINKS", "file")]).await;
+    assert!(code == Some(2) && err.contains("write syslog"), "{err}");
+}

@@ -2,6 +2,7 @@
 
 mod audit;
 mod browsers;
+mod files;
 mod redaction;
 pub mod tls;
 mod tokens;

@@ -22,3 +22,10 @@ pub fn skipped(why: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {why}");
 }
+
+/// The binary, started with a mask of modes.
+pub fn masked(mask: &str) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", &format!("umask {mask}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_mortise")]);
+    command
+}

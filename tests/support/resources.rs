@@ -200,6 +200,14 @@ pub fn tombstone_id(deleted: &pb::Id) -> pb::Id {
     pb::Id { tenancy: deleted.tenancy.clone(), ..id("internal.v1.Tombstone", &name) }
 }
 
+/// A resource of a demo type with data where the type cannot do without: the right to read a label depends on it.
+pub fn with_needed_data(t: &str) -> pb::Resource {
+    match t {
+        "demo.v1.RecordLabel" => label("x", "default"),
+        _ => resource(id(t, "x"), None),
+    }
+}
+
 /// A `demo.v1.RecordLabel` in a partition.
 pub fn label(name: &str, partition: &str) -> pb::Resource {
     let data = demo::v1::RecordLabel { name: name.into(), ..Default::default() };

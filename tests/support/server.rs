@@ -23,7 +23,7 @@ use tonic::{
     transport::{Channel, ClientTlsConfig},
 };
 
-use super::{gvk, tenancy, until};
+use super::{gvk, masked, tenancy, until};
 
 pub type Client = ResourceServiceClient<Channel>;
 
@@ -41,6 +41,7 @@ pub struct Setup {
     data_dir: Option<PathBuf>,
     plugin_dir: Option<PathBuf>,
     address_space: Option<u64>,
+    mask: Option<&'static str>,
     serve: bool,
     tls: Option<ClientTlsConfig>,
     log_to: Option<Stdio>,
@@ -130,6 +131,12 @@ impl Setup {
         self
     }
 
+    /// Starts the server with this mask of modes, as `umask` takes it.
+    pub fn mask(mut self, mask: &'static str) -> Self {
+        self.mask = Some(mask);
+        self
+    }
+
     /// Makes the client use TLS.
     pub fn tls(mut self, tls: ClientTlsConfig) -> Self {
         self.tls = Some(tls);
@@ -161,9 +168,10 @@ impl Setup {
             std::fs::write(plugin_dir.join(name), bytes).unwrap();
         }
         let data_dir = self.data_dir.unwrap_or_else(|| dir.join("data"));
-        let mut command = match self.address_space {
-            None => Command::new(env!("CARGO_BIN_EXE_mortise")),
-            Some(bytes) => {
+        let mut command = match (self.address_space, self.mask) {
+            (None, None) => Command::new(env!("CARGO_BIN_EXE_mortise")),
+            (_, Some(mask)) => masked(mask),
+            (Some(bytes), None) => {
                 let mut command = Command::new("prlimit");
                 command.arg(format!("--as={bytes}")).arg(env!("CARGO_BIN_EXE_mortise"));
                 command

@@ -123,6 +123,10 @@ impl Authorizer for Identity {
         }
     }
 
+    fn has_permissions(&self) -> bool {
+        !self.policies.is_empty()
+    }
+
     fn caller(&self) -> &str {
         &self.name
     }

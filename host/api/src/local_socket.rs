@@ -1,7 +1,8 @@
 //! The unix socket of gRPC: a file through which local users reach the server. The kernel reports their user ids.
 //!
 //! Every user with access to the file may connect. Root and the server's own user are operators; all others are
-//! anonymous, as on the port without a token.
+//! anonymous, as on the port without a token. In a directory of the server's user alone, such as the data directory, so
+//! is the socket.
 
 use std::{
     fs::{self, Permissions},
@@ -30,7 +31,7 @@ impl LocalSocket {
         remove_socket(&path)?;
         let listener = UnixListener::bind(&path)?;
         let place = SocketFile(path);
-        fs::set_permissions(&place.0, Permissions::from_mode(0o666))?;
+        fs::set_permissions(&place.0, Permissions::from_mode(socket_mode(&place.0)?))?;
         Ok(Self { place, listener })
     }
 
@@ -46,6 +47,13 @@ impl Drop for SocketFile {
             tracing::warn!("the socket {} cannot be removed: {e}", self.0.display());
         }
     }
+}
+
+/// Returns the mode of a socket: everyone's, except in a directory that others cannot enter.
+fn socket_mode(path: &Path) -> io::Result<u32> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let others = fs::metadata(dir)?.permissions().mode() & 0o077;
+    Ok(if others == 0 { 0o600 } else { 0o666 })
 }
 
 /// Removes a socket; fails for any other file.

@@ -8,17 +8,19 @@
 
 use std::{
     borrow::Cow,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use jiff::Timestamp;
-use mortise_durable_fs::{FsError, sync};
+use mortise_durable_fs::{FsError, make_private_dir, sync};
+
+use crate::chain::{self, Chain, Head};
 
 /// Name of the file that is written.
-const CURRENT: &str = "audit.jsonl";
+pub(crate) const CURRENT: &str = "audit.jsonl";
 
 /// The current file, with rotation.
 pub(crate) struct RotatingFile {
@@ -26,6 +28,11 @@ pub(crate) struct RotatingFile {
     limit: u64,
     keep: usize,
     open: Option<Open>,
+    chain: Chain,
+    /// End of the chain as it was last written.
+    written_head: Option<Head>,
+    /// Whether the last attempt to write it failed.
+    head_failed: bool,
 }
 
 struct Open {
@@ -44,24 +51,28 @@ struct Open {
 impl RotatingFile {
     /// Opens the current file in a directory; makes both if missing.
     pub(crate) fn open(dir: &Path, limit: u64, keep: usize) -> Result<Self, FsError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(FsError::with_path(dir, "make the directory"))?;
-        let mut files = Self { dir: dir.to_owned(), limit, keep: keep.max(1), open: None };
+        make_private_dir(dir)?;
+        let chain = Chain::resume(dir)?;
+        let keep = keep.max(1);
+        let mut files =
+            Self { dir: dir.to_owned(), limit, keep, open: None, written_head: None, head_failed: false, chain };
         files.open = Some(files.open_current()?);
         Ok(files)
     }
 
-    /// Appends whole lines: all of them, or none as far as the file system allows. Rotates first if the lines exceed
-    /// the limit of the current file. After an error, the next call opens the file again.
-    pub(crate) fn append(&mut self, lines: &[u8]) -> Result<(), FsError> {
+    /// Appends records, and returns their lines in the chain: all of them, or none as far as the file system allows.
+    /// Rotates first if the lines exceed the limit of the current file. After an error, the next call opens the file
+    /// again.
+    pub(crate) fn append(&mut self, records: &[String]) -> Result<Vec<String>, FsError> {
         self.follow_name()?;
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.open_current()?,
         };
+        let mut chain = self.chain.clone();
+        let added: Vec<String> = records.iter().map(|record| chain.add(record)).collect();
+        let lines = added.concat();
+        let lines = lines.as_bytes();
         if open.bytes > 0 && open.bytes.saturating_add(lines.len() as u64) > self.limit {
             self.rotate(&mut open)?;
             open = self.open_current()?;
@@ -72,7 +83,8 @@ impl RotatingFile {
                 open.bytes = open.bytes.saturating_add(ended.len() as u64);
                 (open.dirty, open.ends_within_line) = (true, false);
                 self.open = Some(open);
-                Ok(())
+                self.chain = chain;
+                Ok(added)
             }
             Err(error) => {
                 // If half a line stays, the lines after the next opening end it.
@@ -112,7 +124,22 @@ impl RotatingFile {
             sync(&self.dir)?;
             open.unnamed = false;
         }
+        self.write_head();
         Ok(())
+    }
+
+    /// Writes the end of the chain, after the records: it never names one that the disk may lose. A failure does not
+    /// count as a fault of the log, whose records are written; the next sync tries again.
+    fn write_head(&mut self) {
+        let Some(head) = self.chain.head().filter(|head| self.written_head.as_ref() != Some(head)) else { return };
+        match chain::write_head(&self.dir, &head) {
+            Ok(()) => (self.written_head, self.head_failed) = (Some(head), false),
+            Err(fault) if !self.head_failed => {
+                self.head_failed = true;
+                tracing::warn!("the end of the audit log's chain cannot be written: {fault}; it is tried again");
+            }
+            Err(_) => {}
+        }
     }
 
     /// Opens the file again if its name shows another file or none.
@@ -138,21 +165,20 @@ impl RotatingFile {
         self.dir.join(CURRENT)
     }
 
-    fn open_current(&self) -> Result<Open, FsError> {
+    fn open_current(&mut self) -> Result<Open, FsError> {
         let path = self.current();
-        let open = || -> io::Result<Open> {
-            let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
+        let open = || -> io::Result<_> {
+            let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
             let found = file.metadata()?;
             let (identity, bytes) = ((found.dev(), found.ino()), found.len());
-            let mut last = [b'\n'];
-            if bytes > 0 {
-                file.seek(SeekFrom::End(-1))?;
-                file.read_exact(&mut last)?;
-            }
-            // The next lines end it, not the opening, which a full disk must not refuse.
-            Ok(Open { file, bytes, identity, ends_within_line: last != *b"\n", dirty: true, unnamed: true })
+            Ok((file, bytes, identity, chain::tail(&path)?.torn))
         };
-        open().map_err(FsError::with_path(&path, "open"))
+        let (file, bytes, identity, torn) = open().map_err(FsError::with_path(&path, "open"))?;
+        if let Some(torn) = &torn {
+            self.chain.note_torn(torn);
+        }
+        // The next lines end it, not the opening, which a full disk must not refuse.
+        Ok(Open { file, bytes, identity, ends_within_line: torn.is_some(), dirty: true, unnamed: true })
     }
 
     /// Syncs the current file, renames it with the time, and removes the oldest files.
@@ -174,22 +200,31 @@ impl RotatingFile {
     }
 
     fn remove_old(&self) -> Result<(), FsError> {
-        let failed = |error| FsError::with_path(&self.dir, "list")(error);
-        let mut done = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            if name.to_str().is_some_and(|name| name.starts_with("audit-") && name.ends_with(".jsonl")) {
-                done.push(name);
-            }
-        }
-        done.sort();
+        let done = closed_files(&self.dir)?;
         let old = done.len().saturating_sub(self.keep - 1);
-        for name in done.iter().take(old) {
-            let path = self.dir.join(name);
-            fs::remove_file(&path).map_err(FsError::with_path(&path, "remove"))?;
+        for path in done.iter().take(old) {
+            fs::remove_file(path).map_err(FsError::with_path(path, "remove"))?;
         }
         Ok(())
     }
+}
+
+/// Returns the closed files of a directory, the oldest first; none if it is missing.
+pub(crate) fn closed_files(dir: &Path) -> Result<Vec<PathBuf>, FsError> {
+    let failed = |error| FsError::with_path(dir, "list")(error);
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut done = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with("audit-") && name.ends_with(".jsonl")) {
+            done.push(entry.path());
+        }
+    }
+    done.sort();
+    Ok(done)
 }
 
 #[cfg(test)]
@@ -201,31 +236,44 @@ mod tests {
     fn names(dir: &Path) -> Vec<String> {
         let mut names: Vec<_> =
             fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name.ends_with(".jsonl"));
         names.sort();
         names
+    }
+
+    fn append(files: &mut RotatingFile, number: u64) -> Result<Vec<String>, FsError> {
+        files.append(&[format!("{{\"line\":{number}}}\n")])
+    }
+
+    /// The numbers of the records in a file.
+    fn numbers(path: &Path) -> Vec<u64> {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["line"].as_u64().unwrap())
+            .collect()
     }
 
     #[test]
     fn files_are_bounded_in_bytes_and_number_and_lose_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("audit");
-        let mut files = RotatingFile::open(&dir, 100, 3).unwrap();
+        let mut files = RotatingFile::open(&dir, 600, 3).unwrap();
         for i in 0..40 {
-            files.append(format!("{{\"line\":{i:03}}}\n").as_bytes()).unwrap();
+            append(&mut files, i).unwrap();
         }
         files.sync().unwrap();
         assert_eq!(names(&dir).len(), 3, "{:?}", names(&dir));
-        let text: String = names(&dir)
-            .iter()
-            .map(|name| fs::read_to_string(dir.join(name)).unwrap())
-            .inspect(|text| assert!(text.len() <= 100 && !text.is_empty(), "{}", text.len()))
-            .collect();
-        let lines: Vec<_> = text.lines().collect();
-        let expected: Vec<_> = (40 - lines.len()..40).map(|i| format!("{{\"line\":{i:03}}}")).collect();
-        assert!(lines.len() > 14, "{}", lines.len());
-        assert_eq!(lines, expected, "the newest, in order");
+        let mut found = Vec::new();
+        for path in names(&dir).iter().map(|name| dir.join(name)) {
+            let bytes = fs::metadata(&path).unwrap().len();
+            assert!((1..=600).contains(&bytes), "{bytes}");
+            found.extend(numbers(&path));
+        }
+        let expected: Vec<_> = (40 - found.len() as u64..40).collect();
+        assert!(found.len() > 10, "{}", found.len());
+        assert_eq!(found, expected, "the newest, in order");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&dir), mode(&dir.join(CURRENT))), (0o700, 0o600));
+        assert_eq!((mode(&dir), mode(&dir.join(CURRENT)), mode(&dir.join(chain::HEAD))), (0o700, 0o600, 0o600));
     }
 
     #[test]
@@ -233,9 +281,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(CURRENT), "{\"whole\":1}\n{\"ha").unwrap();
         let mut files = RotatingFile::open(dir.path(), 1_000, 2).unwrap();
-        files.append(b"{\"next\":1}\n").unwrap();
+        let added = append(&mut files, 1).unwrap().concat();
         let text = fs::read_to_string(dir.path().join(CURRENT)).unwrap();
-        assert_eq!(text, "{\"whole\":1}\n{\"ha\n{\"next\":1}\n");
+        assert_eq!(text, format!("{{\"whole\":1}}\n{{\"ha\n{added}"));
     }
 
     #[test]
@@ -243,16 +291,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (current, moved) = (dir.path().join(CURRENT), dir.path().join("moved"));
         let mut files = RotatingFile::open(dir.path(), 1_000, 2).unwrap();
-        files.append(b"1\n").unwrap();
+        append(&mut files, 1).unwrap();
         fs::rename(&current, &moved).unwrap();
-        files.append(b"2\n").unwrap();
-        assert_eq!((fs::read(&moved).unwrap(), fs::read(&current).unwrap()), (b"1\n".to_vec(), b"2\n".to_vec()));
+        append(&mut files, 2).unwrap();
+        assert_eq!((numbers(&moved), numbers(&current)), (vec![1], vec![2]));
         fs::remove_file(&current).unwrap();
         files.sync().unwrap();
         assert_eq!(fs::read(&current).unwrap(), b"", "an idle log notices it with the next sync");
         fs::rename(&moved, &current).unwrap();
-        files.append(b"3\n").unwrap();
-        assert_eq!(fs::read(&current).unwrap(), b"1\n3\n", "another file under the name");
+        append(&mut files, 3).unwrap();
+        assert_eq!(numbers(&current), [1, 3], "another file under the name");
     }
 
     #[test]
@@ -260,15 +308,15 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let (dir, elsewhere) = (outer.path().join("audit"), outer.path().join("elsewhere"));
         let mut files = RotatingFile::open(&dir, 1_000, 2).unwrap();
-        files.append(b"1\n").unwrap();
+        append(&mut files, 1).unwrap();
         fs::rename(&dir, &elsewhere).unwrap();
-        let faults = [files.sync().unwrap_err(), files.append(b"2\n").unwrap_err(), files.reopen().unwrap_err()];
+        let faults = [files.sync().unwrap_err(), append(&mut files, 2).unwrap_err(), files.reopen().unwrap_err()];
         for fault in faults {
             assert!(fault.to_string().contains("audit.jsonl"), "{fault}");
         }
         assert!(!dir.exists());
         fs::rename(&elsewhere, &dir).unwrap();
-        files.append(b"2\n").unwrap();
-        assert_eq!(fs::read(dir.join(CURRENT)).unwrap(), b"1\n2\n");
+        append(&mut files, 2).unwrap();
+        assert_eq!(numbers(&dir.join(CURRENT)), [1, 2]);
     }
 }

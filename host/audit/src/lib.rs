@@ -1,4 +1,5 @@
-//! The audit log: callers, their requests and the outcomes, one JSON object for each line, in files that rotate.
+//! The audit log: callers, their requests and the outcomes, one JSON object for each line, in files that rotate, and in
+//! further sinks ([`Sink`]).
 //!
 //! # Contract
 //! A call that will change something first takes a [`Reservation`], and gives the record after the change: so no change
@@ -11,6 +12,9 @@
 //! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited. A file that
 //! is moved or removed from outside is left for a new one, before the next write and within [`Options::sync`].
 //!
+//! Each line names the one before it ([`chain`]), through rotations, moves and restarts, so that [`verify`] finds
+//! missing and changed lines.
+//!
 //! # Limits
 //! A field is cut after [`MAX_FIELD_BYTES`] bytes, which bounds a line. With [`OnFull::Wait`], no reservation is given
 //! while [`Options::queue`] records wait. Reservations themselves are not counted, so slow calls block no others, and
@@ -18,12 +22,16 @@
 //! larger than a file gets a file of its own. Only their owner can read them (mode 0600, the directory 0700).
 //!
 //! # Cost
-//! About two microseconds for a record, and a look at the file's name and a write for each batch: the records of 5 milliseconds, or 128 at once if as
-//! many wait.
+//! About two microseconds for a record; in the writer's thread a digest of its line, and a look at the file's name and a
+//! write for each batch: the records of 5 milliseconds, or 128 at once if as many wait. `audit.head` is replaced with
+//! each sync that follows records.
 
+mod chain;
 mod files;
 mod log;
 mod record;
+mod sinks;
+mod verify;
 mod waiting;
 mod writer;
 
@@ -33,6 +41,8 @@ use serde::{Deserialize, Serialize};
 
 pub use log::{AuditLog, OpenError, QueueFull, Reservation};
 pub use record::{Decision, MAX_FIELD_BYTES, Record};
+pub use sinks::{Sink, SinkError};
+pub use verify::{Verified, VerifyError, verify};
 
 /// Selection of recorded calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -63,6 +73,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// Recorded calls.
     pub events: Events,
+    /// Further places of the records.
+    pub sinks: Vec<Sink>,
     /// Size up to which lines are added to a file, bytes; the next batch begins a new file.
     pub file_bytes: u64,
     /// Number of files kept, the current one included; 0 counts as 1.

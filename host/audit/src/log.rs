@@ -17,7 +17,14 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Events, OnFull, Options, files::RotatingFile, record::Record, waiting::Waiting, writer};
+use crate::{
+    Events, OnFull, Options,
+    files::RotatingFile,
+    record::Record,
+    sinks::{SinkFaults, Sinks},
+    waiting::Waiting,
+    writer,
+};
 
 /// Reason why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +60,7 @@ struct Shared {
     limit: usize,
     wait: Duration,
     fault: watch::Receiver<Option<String>>,
+    sink_faults: SinkFaults,
     /// Asks the thread to open the file again.
     reopen: Arc<Notify>,
     /// Ends the writer thread.
@@ -77,6 +85,8 @@ impl AuditLog {
     /// A directory or file that cannot be made or opened; a thread that cannot be started.
     pub fn open(options: &Options) -> Result<Self, OpenError> {
         let files = RotatingFile::open(&options.dir, options.file_bytes, options.files)?;
+        let sinks = Sinks::start(&options.sinks).map_err(OpenError::Thread)?;
+        let sink_faults = sinks.faults();
         let (queue, records) = mpsc::unbounded_channel();
         let (say, fault) = watch::channel(None);
         let (close, closing) = oneshot::channel();
@@ -87,7 +97,7 @@ impl AuditLog {
         // A runtime of its own: waiting records are written even after the server's runtime has ended.
         let clock = runtime::Builder::new_current_thread().enable_time().build().map_err(OpenError::Thread)?;
         let run = move || {
-            let write = || clock.block_on(writer::write(records, files, sync, &counts, say, signals));
+            let write = || clock.block_on(writer::write(records, files, sinks, sync, &counts, say, signals));
             run_and_report_end(write, &counts, &end);
         };
         thread::Builder::new().name("mortise-audit".to_owned()).spawn(run).map_err(OpenError::Thread)?;
@@ -99,6 +109,7 @@ impl AuditLog {
             limit: options.queue.max(1),
             wait: options.wait,
             fault,
+            sink_faults,
             reopen,
             close: Mutex::new(Some(close)),
             ended,
@@ -141,6 +152,12 @@ impl AuditLog {
     #[must_use]
     pub fn fault(&self) -> watch::Receiver<Option<String>> {
         self.0.fault.clone()
+    }
+
+    /// Returns a sentence for each sink that takes no records. The files have them nevertheless.
+    #[must_use]
+    pub fn sink_faults(&self) -> Vec<String> {
+        self.0.sink_faults.now()
     }
 
     /// Syncs and closes the current file, and opens the one that has its name now, or makes it. Returns at once; the
@@ -212,6 +229,7 @@ mod tests {
         Options {
             dir: dir.to_owned(),
             events: Events::All,
+            sinks: Vec::new(),
             file_bytes: 1 << 20,
             files: 2,
             queue: 4,

@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-use crate::{files::RotatingFile, record, waiting::Waiting};
+use crate::{files::RotatingFile, record, sinks::Sinks, waiting::Waiting};
 
 /// Number of waiting records that are written at once, without waiting for more.
 const BATCH_RECORDS: usize = 128;
@@ -53,6 +53,7 @@ enum Action {
 pub(crate) async fn write(
     mut records: mpsc::UnboundedReceiver<String>,
     mut files: RotatingFile,
+    sinks: Sinks,
     sync: Duration,
     waiting: &Waiting,
     fault: watch::Sender<Option<String>>,
@@ -89,9 +90,14 @@ pub(crate) async fn write(
         if lost > 0 {
             lines.push(record::dropped(lost));
         }
-        let text: String = lines.drain(..).collect();
-        if !text.is_empty() && append(&mut files, text.as_bytes(), &records, &mut faults).await {
+        let written = match lines.is_empty() {
+            true => None,
+            false => append(&mut files, &lines, &records, &mut faults).await,
+        };
+        lines.clear();
+        if let Some(written) = written {
             metrics::counter!("mortise_audit_records_total", "outcome" => "written").increment(count as u64);
+            sinks.send(&written);
         }
         waiting.uncount(count);
         if matches!(received, Ok(0)) {
@@ -103,29 +109,31 @@ pub(crate) async fn write(
         }
     }
     faults.note(Action::Sync, files.sync());
+    sinks.close();
 }
 
-/// Appends lines, with as many attempts as it takes; returns whether they are written.
+/// Appends records, with as many attempts as it takes; returns their lines, or `None` if they are lost.
 async fn append(
     files: &mut RotatingFile,
-    lines: &[u8],
+    lines: &[String],
     records: &mpsc::UnboundedReceiver<String>,
     faults: &mut Faults,
-) -> bool {
+) -> Option<Vec<String>> {
     let mut attempts_left = CLOSING_ATTEMPTS;
     loop {
-        let appended = files.append(lines);
-        let done = appended.is_ok();
-        faults.note(Action::Write, appended);
-        if done {
-            return true;
+        match files.append(lines) {
+            Ok(written) => {
+                faults.note(Action::Write, Ok(()));
+                return Some(written);
+            }
+            Err(fault) => faults.note(Action::Write, Err(fault)),
         }
         if records.is_closed() {
             attempts_left -= 1;
         }
         if attempts_left == 0 {
-            tracing::error!(bytes = lines.len(), "the last records of the audit log are lost");
-            return false;
+            tracing::error!(records = lines.len(), "the last records of the audit log are lost");
+            return None;
         }
         sleep(RETRY_PAUSE).await;
     }
@@ -173,7 +181,7 @@ mod tests {
         let counts = waiting.clone();
         let sync = BATCH_WAIT * 100;
         let signals = Signals { reopen: Arc::default(), closing };
-        tokio::spawn(async move { write(received, files, sync, &counts, fault, signals).await });
+        tokio::spawn(async move { write(received, files, Sinks::default(), sync, &counts, fault, signals).await });
         let mut news = Vec::new();
         for _ in 0..100 {
             waiting.add();

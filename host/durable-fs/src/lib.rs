@@ -9,6 +9,8 @@
 //! owner alone; [`replace_through`] writes under a name that the caller chooses, so that a crash leaves no more than
 //! one unfinished file.
 //!
+//! A process that calls [`keep_private`] makes files and directories for its own user alone.
+//!
 //! Links are followed, except that a rename replaces a link at its target and a removal removes the link itself. This
 //! crate is therefore not for a plugin's granted directory, in which no link may be followed: the plugin host opens
 //! paths relative to that directory.
@@ -21,6 +23,8 @@
 //! The crate `tempfile` makes and renames the unfinished file. It does not sync and makes no directories; this crate
 //! does.
 
+mod private;
+
 use std::{
     fs::{self, File},
     io::{self, Write},
@@ -28,6 +32,8 @@ use std::{
 };
 
 use tempfile::NamedTempFile;
+
+pub use private::{keep_private, make_private_dir, public_mode, tighten};
 
 /// An error of the file system.
 #[derive(Debug, thiserror::Error)]

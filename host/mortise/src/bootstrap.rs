@@ -16,7 +16,7 @@ use mortise_service::{Caller, Consistency, ResourceService};
 use prost::Message as _;
 
 /// Name of the file in the data directory.
-const FILE: &str = "bootstrap-token";
+pub(crate) const FILE: &str = "bootstrap-token";
 
 /// Accessor id of the token.
 const NAME: &str = "bootstrap";

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use mortise_cli::commands::after;
 
 use crate::{
+    audit::Audit,
     offline::{Check, Compact, Restore},
     settings::{ConfigError, Overrides, Settings, flag_help},
 };
@@ -43,6 +44,9 @@ pub(crate) enum Command {
     /// Writes a store again, without the space of what was deleted, while no server uses it.
     #[command(after_help = after("mortise compact --data-dir /var/lib/mortise"))]
     Compact(Compact),
+    /// The audit log: verifies its files.
+    #[command(after_help = after("mortise audit verify --data-dir /var/lib/mortise"))]
+    Audit(Audit),
     /// Commands of the client.
     #[command(flatten)]
     Client(mortise_cli::Command),
@@ -112,6 +116,9 @@ pub(crate) struct Common {
     data_dir: Option<PathBuf>,
     #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Directory of plugins; every *.wasm in it is loaded", "; dev: in the data directory"))]
     plugin_dir: Option<PathBuf>,
+    /// Listens beyond loopback without tokens or without TLS: everyone who reaches the ports may do everything
+    #[arg(long)]
+    insecure: bool,
 }
 
 /// Mode of a server.
@@ -139,6 +146,7 @@ impl Common {
             http_addr: self.http_addr,
             data_dir: self.data_dir,
             plugin_dir: self.plugin_dir,
+            insecure: self.insecure,
         };
         let env = |name: &str| std::env::var(name).ok();
         Settings::load(self.config.as_deref(), &env, overrides)

@@ -6,8 +6,9 @@
 //! | `run`, `open_parts` | starts the parts of a server in order, serves, and stops them |
 //! | `signals`, `reload` | signals; reading settings and files again |
 //! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; the names of unix sockets |
+//! | `data_dir` | modes of the data directory |
 //! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
-//! | `offline` | `restore`, `check` and `compact`, on a data directory without a server |
+//! | `offline`, `audit` | `restore`, `check` and `compact`, on a data directory without a server; `audit verify` |
 //! | `arenas`, `logging`, `log_output`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
 //! | `announce` | the ready line |
 //!
@@ -17,9 +18,11 @@
 
 mod announce;
 mod arenas;
+mod audit;
 mod bootstrap;
 mod bundled;
 mod cli;
+mod data_dir;
 mod log_output;
 mod logging;
 mod offline;
@@ -55,22 +58,29 @@ fn main() -> ExitCode {
             PluginCommand::Author(command) => command.run(),
             PluginCommand::Inspect(inspect) => inspect.run(),
         }),
-        Command::Restore(restore) => mortise_cli::report(restore.run()),
-        Command::Check(check) => mortise_cli::report(check.run()),
-        Command::Compact(compact) => mortise_cli::report(compact.run()),
+        Command::Restore(restore) => offline(|| restore.run()),
+        Command::Check(check) => offline(|| check.run()),
+        Command::Compact(compact) => offline(|| compact.run()),
+        Command::Audit(audit) => mortise_cli::report(audit.run()),
         Command::Client(command) => mortise_cli::block_on(mortise_cli::run(command, cli::Cli::command())),
     }
 }
 
+/// Works on a data directory without a server.
+fn offline(work: impl FnOnce() -> Result<mortise_cli::Exit, mortise_cli::CliError>) -> ExitCode {
+    mortise_durable_fs::keep_private();
+    mortise_cli::report(work())
+}
+
 /// Serves until a signal.
 fn serve(mode: Mode, common: cli::Common) -> ExitCode {
+    mortise_durable_fs::keep_private();
     let settings = match common.settings() {
         Ok(settings) => settings,
         Err(e) => return fail(EXIT_USAGE, &e),
     };
-    if mode == Mode::Serve
-        && let Err(e) = settings.config.check_exposure()
-    {
+    let has_tokens = settings.config.acl.enabled && (mode == Mode::Serve || settings.given.acl);
+    if let Err(e) = settings.config.check_exposure(has_tokens) {
         return fail(EXIT_USAGE, &e);
     }
     let log = match logging::Log::start(&settings.config.log) {

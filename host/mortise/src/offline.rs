@@ -17,7 +17,10 @@ use mortise_store::{
     check::{Problem, Report},
 };
 
-use crate::settings::{Overrides, Settings, flag_help};
+use crate::{
+    data_dir::make_private,
+    settings::{Config, Overrides, Settings, flag_help},
+};
 
 /// Most problems listed.
 const MAX_PROBLEMS: usize = 100;
@@ -77,11 +80,16 @@ pub(crate) struct Compact {
 impl Directories {
     /// Returns the data directory and the plugin folder.
     fn resolve(self, plugin_dir: Option<PathBuf>) -> Result<(PathBuf, PathBuf), CliError> {
+        let config = self.config(plugin_dir)?;
+        Ok((config.data_dir, config.plugin_dir))
+    }
+
+    /// Returns the settings with these directories.
+    pub(crate) fn config(self, plugin_dir: Option<PathBuf>) -> Result<Config, CliError> {
         let overrides = Overrides { data_dir: self.data_dir, plugin_dir, ..Overrides::default() };
         let env = |name: &str| std::env::var(name).ok();
         let settings = Settings::load(self.config.as_deref(), &env, overrides);
-        let config = settings.map_err(|e| CliError::because(Exit::Usage, e))?.config;
-        Ok((config.data_dir, config.plugin_dir))
+        Ok(settings.map_err(|e| CliError::because(Exit::Usage, e))?.config)
     }
 }
 
@@ -123,6 +131,7 @@ impl Restore {
         });
         drop(progress);
         let done = done.map_err(failure)?;
+        keep_private(&data_dir)?;
         print(describe(&manifest))?;
         let replaced = if done.replaced { ", replacing what was there" } else { "" };
         line(format!("restored into {}{replaced}", data_dir.display()))?;
@@ -166,10 +175,19 @@ impl Compact {
         let store = data_dir.join("store");
         let Compaction { before, after } =
             SledBackend::compact(&store).map_err(|error| failure(error.into()).remedy("the store is as it was"))?;
+        keep_private(&data_dir)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         line(format!("{}: {:.1} MiB before, {:.1} MiB now", store.display(), mib(before), mib(after)))?;
         Ok(Exit::Done)
     }
+}
+
+/// Keeps other users from the data directory, also if it was there before.
+fn keep_private(data_dir: &Path) -> Result<(), CliError> {
+    make_private(data_dir).map(drop).map_err(|fault| {
+        CliError::failed(format!("the work is done, but other users may read {}: {fault}", data_dir.display()))
+            .remedy("change its owner, or take the permissions of others: chmod -R go= DIR")
+    })
 }
 
 /// Converts an error as [`failure`] does, with a remedy for a full disk.
@@ -194,6 +212,7 @@ fn listed(mut error: CliError, problems: &[Problem]) -> CliError {
 /// Saves what can be read. Fails if anything is left out, and lists it.
 fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
     let Salvaged { resources, commit, kept_components, left_out } = salvage(source, data_dir).map_err(unsalvaged)?;
+    keep_private(data_dir)?;
     for (type_key, count) in &resources {
         line(format!("  {type_key}: {count}"))?;
     }

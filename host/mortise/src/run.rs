@@ -35,6 +35,7 @@ use crate::{
     announce::announce,
     bootstrap, bundled,
     cli::Mode,
+    data_dir,
     logging::Log,
     open_parts::OpenParts,
     plugins,
@@ -229,6 +230,7 @@ async fn start(
     let cache_dir = parts::cache_dir(config, temporary);
     let (store_options, data_dir) = (parts::store(config), config.data_dir.clone());
     open.opening = Some(tokio::task::spawn_blocking(move || {
+        data_dir::make_private_and_log(&data_dir);
         if mortise_backup::finish_interrupted(&data_dir)? {
             tracing::warn!(data_dir = %data_dir.display(), "a restore that was interrupted is complete now");
         }

@@ -27,6 +27,12 @@ pub trait Authorizer: Send + Sync {
         Effect::Undecided
     }
 
+    /// Whether the caller has a policy at all. A caller without any learns from no answer which types there are
+    /// ([`no_permissions`]).
+    fn has_permissions(&self) -> bool {
+        true
+    }
+
     /// The caller as refusals name it, such as `anonymous token`.
     fn caller(&self) -> &str;
 
@@ -115,6 +121,12 @@ impl Authorizer for AllowAll {
     fn fingerprint(&self) -> u64 {
         0
     }
+}
+
+/// Returns the refusal of a caller without permissions: the same one for types that exist and for others.
+#[must_use]
+pub fn no_permissions(caller: &dyn Authorizer) -> Error {
+    Error::denied(denial_text(caller.caller(), "operator:read", ""))
 }
 
 /// The text of a refusal, in Consul's words: clients search for `Permission denied` and `lacks permission`.

@@ -209,7 +209,7 @@ async fn every_other_method_has_its_permission() {
         let request = data::CanIRequest { verb: "write".into(), id: Some(id("demo.v2.Artist", "korn")) };
         let can_i = auth.can_i(request).await.map(tonic::Response::into_inner);
         if let Ok(answer) = &can_i {
-            assert!(!answer.allowed && answer.reason.contains("lacks permission 'key:write'"), "{who}: {answer:?}");
+            assert!(!answer.allowed && answer.reason.contains(" lacks permission '"), "{who}: {answer:?}");
         }
         note(can_i.map(drop));
         let mut health = tonic_health::pb::health_client::HealthClient::new(channel);

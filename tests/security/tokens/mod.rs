@@ -1,8 +1,10 @@
 //! Tokens and policies: the answer of every method to every caller, leaks, and changes during use.
 
 mod methods;
+mod owners;
 mod policies;
 mod secrets;
+mod strangers;
 mod streams;
 mod without_tokens;
 

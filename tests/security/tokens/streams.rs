@@ -230,5 +230,8 @@ async fn an_upload_ends_when_its_token_is_revoked_and_installs_nothing() {
     let status = timeout(PATIENCE, uploading).await.unwrap().unwrap().unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
     drop(send);
-    assert!(guarded.server.is_unknown("panic.v1.Thing").await);
+    // Without a policy, a caller learns nothing about types.
+    let mut management = guarded.resources(&guarded.management).await;
+    let status = management.read(pb::ReadRequest { id: Some(id("panic.v1.Thing", "x")) }).await.unwrap_err();
+    assert_eq!(status.message(), "resource type panic.v1.Thing not registered");
 }

@@ -98,7 +98,7 @@ async fn the_socket_has_a_place_of_its_own() {
 
 /// A server listens to other machines only with tokens and TLS, or if it is explicitly allowed without.
 #[tokio::test]
-async fn serve_does_not_listen_to_others_in_the_clear() {
+async fn a_server_does_not_listen_to_others_in_the_clear() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let at = data.to_str().unwrap();
@@ -116,14 +116,24 @@ async fn serve_does_not_listen_to_others_in_the_clear() {
             (vec![addr, open], "and lacks tokens (acl.enabled) and TLS"),
             ([vec![addr, open], tls.to_vec()].concat(), "and lacks tokens (acl.enabled);"),
         ] {
-            let (code, _, said) = mortise(&["serve", "--data-dir", at], &env).await;
-            assert!(
-                code == Some(2) && said.contains(missing) && said.contains("allow_insecure = true"),
-                "{env:?}: {said}"
-            );
+            for mode in ["serve", "dev"] {
+                let (code, _, said) = mortise(&[mode, "--data-dir", at], &env).await;
+                assert!(
+                    code == Some(2) && said.contains(missing) && said.contains("allow_insecure = true"),
+                    "{mode} {env:?}: {said}"
+                );
+            }
         }
     }
+    // By itself, `mortise dev` asks for no tokens.
+    let (code, _, said) = mortise(&["dev", "--data-dir", at], &[everywhere[0]]).await;
+    assert!(code == Some(2) && said.contains("lacks tokens (acl.enabled) and TLS"), "{said}");
     assert!(!data.exists(), "nothing was begun");
+    // Allowed, it fails for another reason: the address is of no machine.
+    for mode in ["serve", "dev"] {
+        let (code, _, said) = mortise(&[mode, "--data-dir", at, "--insecure"], &[everywhere[2], open]).await;
+        assert!(code == Some(1) && said.contains("cannot listen on 192.0.2.1:0"), "{mode}: {said}");
+    }
     let told = Setup::new().serve().env("MORTISE_HTTP_ADDR", "0.0.0.0:0").env("MORTISE_ALLOW_INSECURE", true);
     assert!(told.start().await.log().contains("everyone who reaches the ports may do everything"));
 }

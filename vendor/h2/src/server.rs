@@ -1700,7 +1700,11 @@ impl proto::Peer for Peer {
 
         // A request translated from HTTP/1 must not include the :authority
         // header
-        if let Some(authority) = pseudo.authority {
+        // Mortise: clients of a unix socket send its path, percent-encoded or not, or nothing. Treated as absent.
+        let authority = pseudo.authority.filter(|authority| {
+            !authority.is_empty() && !authority.contains(['/', '%'])
+        });
+        if let Some(authority) = authority {
             let maybe_authority = uri::Authority::from_maybe_shared(authority.clone().into_inner());
             parts.authority = Some(maybe_authority.or_else(|why| {
                 malformed!(

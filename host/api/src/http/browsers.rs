@@ -51,8 +51,7 @@ impl Hosts {
         let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or("?"));
         let named: Vec<_> = named.chain(uri.authority().map(Authority::as_str)).collect();
         for host in &named {
-            let authority = host.parse::<Authority>().ok().filter(|_| !host.contains('@'));
-            if !authority.is_some_and(|authority| self.contains(authority.host())) {
+            if !self.allows(host) {
                 return Err(HttpError::new(
                     ErrorKind::UnknownHost,
                     format!(
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     fn contains(listening: &str, host: &str) -> bool {
-        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()], None).contains(host)
+        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()], None).allows(host)
     }
 
     #[test]
@@ -161,6 +160,27 @@ mod tests {
     fn every_host_of_a_request_counts() {
         assert!(refused(Method::GET, &[("host", "localhost"), ("host", "evil.example")]));
         assert!(refused(Method::GET, &[("host", "evil@localhost")]));
+        for host in ["[::1]:8500", "[::1]", "[::1]:", "127.0.0.1:8500", "localhost:"] {
+            assert!(!refused(Method::GET, &[("host", host)]), "{host}");
+        }
+        for host in [
+            "[::1].evil.example",
+            "[::1].evil.example:8500",
+            "[::1]evil.example",
+            "[::1]:8500.evil.example",
+            "[::1]:8500:8500",
+            "[::1]:70000",
+            "[::1]/evil",
+            "[127.0.0.1]",
+            "[::1",
+            "::1",
+            "[evil.example]",
+            "localhost:8500.evil.example",
+            "localhost:evil.example",
+            "localhost evil.example",
+        ] {
+            assert!(refused(Method::GET, &[("host", host)]), "{host}");
+        }
         assert!(!refused(Method::GET, &[]), "HTTP/1.0, which no browser speaks");
         let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[], None);
         let proxied = Uri::from_static("http://evil.example/api");

@@ -19,6 +19,7 @@ use axum::{
     http::{HeaderValue, Method, StatusCode, header::ALLOW},
     response::{IntoResponse as _, Response},
 };
+use mortise_resource::authorizer::no_permissions;
 
 /// Handles every request under `/api`.
 pub(super) async fn api(
@@ -32,9 +33,13 @@ pub(super) async fn api(
     let query = Query::from_parts(&parts);
     let within = shared.options.request_timeout;
     let registry = shared.service.types();
+    let stranger = (!by.authorizer.has_permissions()).then(|| by.authorizer.clone());
     let Some(Route { kind, target }) = Route::find(&registry, &path) else {
         drop(registry);
         body::drain(body, within).await;
+        if let Some(caller) = stranger {
+            return HttpError::from(no_permissions(&*caller)).into_response(consuls, &path);
+        }
         return no_route(&path).into_response(if query.watch() { ours } else { consuls }, &path);
     };
     let host = match host_pool(&registry) {
@@ -61,10 +66,16 @@ pub(super) async fn api(
         (Target::Validate(name), &Method::POST) => (validate::validate(request, name).await, ours),
         (target, _) => {
             body::drain(request.body, within).await;
-            return not_allowed(&target);
+            match &stranger {
+                None => return not_allowed(&target),
+                Some(caller) => (Err(no_permissions(&**caller).into()), consuls),
+            }
         }
     };
-    answer.unwrap_or_else(|fault| fault.into_response(form, &path))
+    answer.unwrap_or_else(|fault| match stranger {
+        None => fault.into_response(form, &path),
+        Some(caller) => fault.for_stranger(&*caller).into_response(consuls, &path),
+    })
 }
 
 /// The answer to a method that the path does not support; `methods` turns it into the answer to OPTIONS.

@@ -12,7 +12,11 @@ use axum::{
     },
     response::{IntoResponse as _, Response},
 };
-use mortise_resource::{Code, Diagnostic, Error, Severity, error::PluginFault};
+use mortise_resource::{
+    Code, Diagnostic, Error, Severity,
+    authorizer::{Authorizer, no_permissions},
+    error::PluginFault,
+};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
@@ -118,6 +122,16 @@ impl HttpError {
             .map(|violation| format!(": {}: {}", violation.path, violation.summary))
             .unwrap_or_default();
         Self { text, violations, ..Self::new(ErrorKind::Body, format!("{text}{first}")) }
+    }
+
+    /// Turns an error by which a caller without permissions could tell existing types from others into the refusal that
+    /// it gets for both.
+    pub(super) fn for_stranger(self, caller: &dyn Authorizer) -> Self {
+        match self.kind {
+            // The service has done so with its other errors.
+            ErrorKind::Service(code) if code != Code::NotFound => self,
+            _ => no_permissions(caller).into(),
+        }
     }
 
     /// Adds a header.

@@ -2,9 +2,11 @@
 //! the reason and the list.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
+
+use axum::http::uri::Authority;
 
 use crate::tls::Tls;
 
@@ -24,9 +26,22 @@ impl Hosts {
         Self { listening: listening.ip().to_canonical(), allowed, tls }
     }
 
-    pub(super) fn contains(&self, host: &str) -> bool {
-        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if let Ok(address) = address.parse::<IpAddr>() {
+    /// Whether the text of a `Host` header names a host of this server, with or without a port, and nothing else.
+    pub(super) fn allows(&self, text: &str) -> bool {
+        let authority = text.parse::<Authority>().ok().filter(|_| !text.contains('@'));
+        // The parser ends a host at the bracket behind an IPv6 address, whatever follows.
+        authority.is_some_and(|authority| {
+            let rest = text.strip_prefix(authority.host());
+            rest.is_some_and(is_port) && self.contains(authority.host())
+        })
+    }
+
+    fn contains(&self, host: &str) -> bool {
+        let address = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(bracketed) => bracketed.parse::<Ipv6Addr>().map(IpAddr::from),
+            None => host.parse(),
+        };
+        if let Ok(address) = address {
             let address = address.to_canonical();
             return self.listening.is_unspecified() || address == self.listening || address.is_loopback();
         }
@@ -37,4 +52,9 @@ impl Hosts {
             || self.allowed.iter().any(|allowed| allowed == name)
             || self.tls.as_ref().is_some_and(|tls| tls.names(name))
     }
+}
+
+/// Whether the text behind a host is empty or a port, which may be empty, too.
+fn is_port(rest: &str) -> bool {
+    rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.is_empty() || port.parse::<u16>().is_ok())
 }

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header::WARNING},
     response::{IntoResponse as _, Response},
 };
-use mortise_resource::{Diagnostic, Error, pb};
+use mortise_resource::{Diagnostic, Error, authorizer::no_permissions, pb};
 
 use super::{error::HttpError, json::JSON, request::TypeRequest};
 use crate::call::{run_guarded, span, truncate};
@@ -46,8 +46,11 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     let id = request.id(name);
     let span = span("Delete", Some(&id));
     let rpc = pb::DeleteRequest { id: Some(id), version: request.query.version() };
-    run_guarded(span, Box::pin(request.shared.service.delete(&caller, rpc))).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    match run_guarded(span, Box::pin(request.shared.service.delete_stored(&caller, rpc))).await? {
+        // Nothing was there, for every type, whether it exists or not.
+        None if !caller.authorizer.has_permissions() => Err(no_permissions(&*caller.authorizer).into()),
+        _ => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
 }
 
 /// A warning of validation as a header with code 299, which clients of Kubernetes know. Characters that a header cannot

@@ -70,6 +70,8 @@ macro_rules! table {
 pub const ALL: &[Metric] = table! {
     Counter mortise_audit_failures_total()
         "Failures to write or sync the file of the audit log.";
+    Counter mortise_audit_sink_records_total(sink, outcome)
+        "Records given to a sink of the audit log (audit.sinks): written, or dropped because the sink took none.";
     Counter mortise_audit_records_total(outcome)
         "Records of the audit log: written, or dropped because the queue was full.";
     Counter mortise_audit_refused_total()

@@ -96,6 +96,7 @@ impl Sources {
     ) -> Vec<String> {
         let (_, max_watches) = self.service.open_watches();
         let mut warnings = Vec::new();
+        warnings.extend(self.service.audit().map(|audit| audit.sink_faults()).into_iter().flatten());
         if let Some(audit) = self.service.audit()
             && let Some(why) = &*audit.fault().borrow()
         {

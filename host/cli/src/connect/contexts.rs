@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf};
 
-use mortise_durable_fs::{AtomicFile, FsError, parent_dir};
+use mortise_durable_fs::{AtomicFile, FsError, make_private_dir, parent_dir};
 use serde::{Deserialize, Serialize};
 
 use crate::{env::Env, error::CliError};
@@ -76,7 +76,7 @@ impl Contexts {
         })?;
         let text = toml::to_string(self).map_err(|e| CliError::failed("contexts").caused_by(e))?;
         let write = || {
-            std::fs::create_dir_all(parent_dir(&path)).map_err(FsError::with_path(&path, "write"))?;
+            make_private_dir(parent_dir(&path))?;
             let mut file = AtomicFile::new_beside(&path)?;
             file.write_all(text.as_bytes()).map_err(FsError::with_path(&path, "write"))?;
             file.replace_durably()

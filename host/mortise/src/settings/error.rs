@@ -44,7 +44,7 @@ pub(crate) enum SettingError {
     TlsAlone { given: &'static str, missing: &'static str },
     #[error(
         "{key} = {addr} is reachable from other machines, and lacks {missing}; set them up (docs/security.md), listen on \
-         loopback, or set allow_insecure = true"
+         loopback, or allow it: --insecure, allow_insecure = true"
     )]
     Exposed { key: &'static str, addr: std::net::SocketAddr, missing: &'static str },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]

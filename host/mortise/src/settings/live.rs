@@ -54,7 +54,7 @@ impl LiveSettings {
         let next = self.source.read().map_err(fault)?;
         let settings = plugin::read(&next.plugin).map_err(|e| fault(e.into()))?;
         if self.mode == Mode::Serve {
-            next.check_exposure().map_err(|e| fault(e.into()))?;
+            next.check_exposure(next.acl.enabled).map_err(|e| fault(e.into()))?;
         }
         let now = by_key(&next).map_err(|e| fault(e.into()))?;
         self.log.set_level(&next.log.level).map_err(|e| fault(e.into()))?;

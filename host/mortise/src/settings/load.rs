@@ -58,6 +58,8 @@ pub(crate) struct Overrides {
     pub(crate) http_addr: Option<SocketAddr>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) plugin_dir: Option<PathBuf>,
+    /// Sets `allow_insecure`.
+    pub(crate) insecure: bool,
 }
 
 /// The configuration with the origin of its settings.
@@ -117,6 +119,10 @@ impl Settings {
         given("http_addr", flags.http_addr.map(|addr| addr.to_string()));
         given("data_dir", flags.data_dir.map(|dir| dir.to_string_lossy().into_owned()));
         given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
+
+        if flags.insecure {
+            table.insert("allow_insecure".to_owned(), Value::Boolean(true));
+        }
 
         let within = |section: &str, key: &str| table.get(section).is_some_and(|section| section.get(key).is_some());
         let given = Given {

@@ -10,7 +10,7 @@
 //! | `load`, `environment`, `renamed` | reads file, environment and flags; refuses old names |
 //! | `live` | reads them again while the server runs |
 //! | `rules`, `filter` | checks of settings that need each other, and of the log level |
-//! | `plugin`, `region` | tables of plugins and of peers |
+//! | `plugin`, `region`, `sinks` | tables of plugins and of peers; sinks of the audit log |
 //! | `parts` | makes the options of each part of the server |
 //! | `sample` | tests: prints `config.toml` |
 //! | `test_limits` | limits that tests change, and operators cannot |
@@ -30,6 +30,7 @@ mod renamed;
 mod rules;
 #[cfg(test)]
 mod sample;
+mod sinks;
 mod table;
 mod test_limits;
 

@@ -191,20 +191,25 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
     }
 }
 
+/// The directory of the audit log.
+pub(crate) fn audit_dir(config: &Config) -> PathBuf {
+    match config.audit.dir.as_os_str().is_empty() {
+        true => config.data_dir.join("audit"),
+        false => config.audit.dir.clone(),
+    }
+}
+
 /// The audit log, unless it records nothing.
 pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
     let (audit, test) = (&config.audit, &config.test_limits);
-    let dir = match audit.dir.as_os_str().is_empty() {
-        true => config.data_dir.join("audit"),
-        false => audit.dir.clone(),
-    };
     (audit.events != Events::None).then(|| mortise_audit::Options {
-        dir,
+        dir: audit_dir(config),
         events: audit.events,
         file_bytes: audit.file_bytes.0,
         files: audit.files,
         queue: test.audit_queue.unwrap_or(mortise_audit::Options::QUEUE_RECORDS),
         when_full: audit.on_full,
+        sinks: audit.sinks.0.clone(),
         wait: test.audit_wait_ms.map_or(mortise_audit::Options::QUEUE_WAIT, Into::into),
         sync: mortise_audit::Options::SYNC_INTERVAL,
     })

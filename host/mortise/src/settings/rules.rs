@@ -43,10 +43,10 @@ impl Config {
 }
 
 impl Config {
-    /// Refuses ports that other machines reach without TLS or without tokens, unless `allow_insecure` is set. For
-    /// `mortise serve`; `mortise dev` skips this check.
-    pub(crate) fn check_exposure(&self) -> Result<(), SettingError> {
-        let missing = match (self.tls.cert_file.as_os_str().is_empty(), self.acl.enabled) {
+    /// Refuses ports that other machines reach without TLS or without tokens, unless `allow_insecure` is set.
+    /// `has_tokens` is `acl.enabled`, which `mortise dev` takes only from a given setting.
+    pub(crate) fn check_exposure(&self, has_tokens: bool) -> Result<(), SettingError> {
+        let missing = match (self.tls.cert_file.as_os_str().is_empty(), has_tokens) {
             (false, true) => return Ok(()),
             (true, true) => "TLS (tls.cert_file and tls.key_file; `mortise tls init` makes them)",
             (false, false) => "tokens (acl.enabled)",

@@ -19,6 +19,7 @@ use super::{
     plugin::PluginConfig,
     range::Range,
     region::{PeerConfig, Rings},
+    sinks::AuditSinks,
     test_limits::TestLimits,
 };
 
@@ -79,12 +80,12 @@ section! {
         /// `mortise dev`.
         cache_dir: PathBuf = PathBuf::new();
         /// Unix socket on which gRPC recognises the users of this machine (docs/security.md). A relative path starts at
-        /// data_dir. Empty: no socket.
+        /// data_dir, which other users cannot enter. Empty: no socket.
         socket: PathBuf = "mortise.sock".into();
         /// Unix socket to which Terraform and OpenTofu attach (docs/terraform.md). Only the server's own user may
         /// connect. It reaches the server through `socket`. A relative path starts at data_dir. Empty: no socket.
         provider_socket: PathBuf = "provider.sock".into();
-        /// Whether `mortise serve` may listen on other addresses than loopback without TLS or without tokens.
+        /// Whether the server may listen on other addresses than loopback without TLS or without tokens (--insecure).
         allow_insecure: bool = false;
         /// Time for calls in progress to finish after SIGTERM or SIGINT.
         shutdown_grace_ms: Millis = Millis(10_000), WAIT;
@@ -197,6 +198,9 @@ section! {
         /// Action when the queue of records is full: "wait" delays calls, and refuses changes after 5 seconds; "drop"
         /// drops records and counts them.
         on_full: OnFull = OnFull::Wait;
+        /// Further places of the same records: "syslog", "journald", "unix:/PATH" or "tcp:HOST:PORT" (docs/security.md).
+        /// At most 8.
+        sinks: AuditSinks = AuditSinks::default();
     }
 }
 

@@ -85,7 +85,8 @@ impl GrantedDir {
         Ok(Some(content))
     }
 
-    /// Puts a whole file in place. An existing file keeps its mode.
+    /// Puts a whole file in place. An existing file keeps its mode; a new one has 0644, less the mask that the server was
+    /// started with.
     pub(crate) fn write(&self, name: &str, content: &[u8], quota: DirQuota, until: Instant) -> Result<(), Failure> {
         check_name(name)?;
         let failed = |e: io::Error| failed("writing", name, e);
@@ -150,7 +151,8 @@ impl GrantedDir {
     fn write_and_rename(&self, temporary: &str, name: &str, content: &[u8], mode: Option<Mode>) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.0, temporary, flags, Mode::from_raw_mode(0o644))?;
-        if let Some(mode) = mode {
+        // The server's own files are private; this one is for another program.
+        if let Some(mode) = mode.or_else(|| mortise_durable_fs::public_mode(0o644).map(Mode::from_raw_mode)) {
             rustix::fs::fchmod(&file, mode)?;
         }
         let mut file = File::from(file);

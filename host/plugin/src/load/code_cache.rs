@@ -21,7 +21,7 @@
 use std::{
     fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -78,8 +78,8 @@ impl Cache {
                 source: wasmtime::Error::msg(what),
             });
         }
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-        let secret = match made.map_err(|e| (dir.clone(), e)).and_then(|()| secret(&dir)) {
+        let made = mortise_durable_fs::make_private_dir(&dir);
+        let secret = match made.map_err(|e| (dir.clone(), e.source)).and_then(|()| secret(&dir)) {
             _ if limit == 0 => None,
             Ok(secret) => Some(secret),
             Err((path, e)) => {

@@ -10,7 +10,11 @@
 use std::{borrow::Cow, sync::Arc};
 
 use mortise_audit::{AuditLog, Decision, Events, Record, Reservation};
-use mortise_resource::{Code, EncodedResource, Error, authorizer::Authorizer, pb, types};
+use mortise_resource::{
+    Code, EncodedResource, Error,
+    authorizer::{Authorizer, no_permissions},
+    pb, types,
+};
 
 use super::{
     caller::{Caller, caller_number},
@@ -85,9 +89,14 @@ impl Method {
     }
 }
 
-/// A call under way; empty if there is nothing to record.
+/// A call under way.
 #[derive(Default)]
-pub struct Call(Option<Box<Entry>>);
+pub struct Call {
+    /// `None` if there is nothing to record.
+    entry: Option<Box<Entry>>,
+    /// The caller if it has no permissions.
+    stranger: Option<Arc<dyn Authorizer>>,
+}
 
 struct Entry {
     log: AuditLog,
@@ -110,7 +119,9 @@ impl Call {
     pub(crate) async fn begin(core: &Core, caller: &Caller, method: Method) -> Result<Self, Error> {
         core.rates.check(method.category(), caller_number(core, &*caller.authorizer))?;
         let changes = method.category() == Category::Write;
-        Self::begin_unrated(core, &caller.authorizer, caller.origin.as_ref(), method.name().into(), changes).await
+        let call = Self::begin_unrated(core, &caller.authorizer, caller.origin.as_ref(), method.name().into(), changes);
+        let stranger = (!caller.authorizer.has_permissions()).then(|| caller.authorizer.clone());
+        Ok(Self { stranger, ..call.await? })
     }
 
     /// Begins a call of another service, which has no rates here.
@@ -132,7 +143,7 @@ impl Call {
             true => Some(log.reserve().await.map_err(refused)?),
             false => None,
         };
-        Ok(Self(Some(Box::new(Entry {
+        let entry = Some(Box::new(Entry {
             log: log.clone(),
             place,
             origin: origin.clone(),
@@ -141,19 +152,20 @@ impl Call {
             id: pb::Id::default(),
             name_prefix: String::new(),
             generations: Default::default(),
-        }))))
+        }));
+        Ok(Self { entry, stranger: None })
     }
 
     /// Sets the id that the record names.
     pub(crate) fn about(&mut self, id: Option<&pb::Id>) {
-        if let (Some(entry), Some(id)) = (&mut self.0, id) {
+        if let (Some(entry), Some(id)) = (&mut self.entry, id) {
             entry.id.clone_from(id);
         }
     }
 
     /// Like [`Call::about`], for an encoded resource.
     pub(crate) fn about_encoded(&mut self, resource: &EncodedResource) {
-        if let Some(entry) = &mut self.0
+        if let Some(entry) = &mut self.entry
             && let Ok(Some(id)) = resource.decode_id()
         {
             entry.id = id;
@@ -162,7 +174,7 @@ impl Call {
 
     /// Sets the type and the tenancy of a list or a watch.
     pub(crate) fn about_many(&mut self, kind: Option<&pb::Type>, tenancy: Option<&pb::Tenancy>, name_prefix: &str) {
-        if let Some(entry) = &mut self.0 {
+        if let Some(entry) = &mut self.entry {
             entry.id = pb::Id { r#type: kind.cloned(), tenancy: tenancy.cloned(), ..pb::Id::default() };
             name_prefix.clone_into(&mut entry.name_prefix);
         }
@@ -171,16 +183,21 @@ impl Call {
     /// Sets the changed resource, and its generations before and after; an empty one means that it did not exist.
     pub(crate) fn changed(&mut self, id: Option<&pb::Id>, before: &str, after: &str) {
         self.about(id);
-        if let Some(entry) = &mut self.0 {
+        if let Some(entry) = &mut self.entry {
             entry.generations = [before.to_owned(), after.to_owned()];
         }
     }
 
-    /// Ends the call, and records it. Passes the answer on.
+    /// Ends the call, and records it. Passes the answer on; a caller without permissions gets one refusal in place of
+    /// all errors that tell existing types from others.
     ///
     /// # Errors
     /// Those of the answer; `Unavailable`: it was to be recorded, and the log takes no records.
     pub async fn end<T>(self, answer: Result<T, Error>) -> Result<T, Error> {
+        let answer = match (answer, &self.stranger) {
+            (Err(error), Some(caller)) if tells_types(&error) => Err(no_permissions(&**caller)),
+            (answer, _) => answer,
+        };
         let (code, name) = match &answer {
             Ok(_) => (None, "OK"),
             Err(error) => (Some(error.code), error.code.name()),
@@ -191,7 +208,7 @@ impl Call {
 
     /// Ends a call that did nothing, without a record.
     pub(crate) fn drop_unused(mut self) {
-        if let Some(entry) = &mut self.0 {
+        if let Some(entry) = &mut self.entry {
             entry.place = None;
         }
     }
@@ -201,7 +218,7 @@ impl Call {
     /// # Errors
     /// `Unavailable`: it was to be recorded, and the log takes no records.
     pub async fn end_with(mut self, code: Option<Code>, name: &str) -> Result<(), Error> {
-        let Some(mut entry) = self.0.take() else { return Ok(()) };
+        let Some(mut entry) = self.entry.take() else { return Ok(()) };
         let denied = matches!(code, Some(Code::PermissionDenied | Code::Unauthenticated));
         let place = match entry.place.take() {
             Some(place) => place,
@@ -216,6 +233,13 @@ impl Call {
         entry.record(place, decision, name);
         Ok(())
     }
+}
+
+/// Whether an error comes from a check that follows the look-up of the type. As in Consul, a read of a missing resource
+/// is `NotFound` for every caller if the permission depends on the content.
+fn tells_types(error: &Error) -> bool {
+    let checks = [Code::InvalidArgument, Code::PermissionDenied, Code::FailedPrecondition, Code::Internal];
+    checks.contains(&error.code) || error.plugin.is_some()
 }
 
 impl Drop for Entry {

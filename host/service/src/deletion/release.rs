@@ -5,7 +5,8 @@
 //! to the dependent. An invalid owner reference is dropped: at once if its owner was deleted or stopped referring to
 //! the dependent, otherwise after `service.owner_grace_ms`. A dependent that loses its last owner reference is deleted,
 //! unless `unset_on_delete` of that reference asks for its removal only. Owners are known by name: an owner created
-//! again under its name is the same owner.
+//! again under its name is the same owner. An owner that the writer of the reference may not read counts as missing, so
+//! that the fate of a resource tells its writer nothing about others.
 //!
 //! All pending work is in the store: as a tombstone, or as an `mortise.v1.OwnershipCheck`.
 
@@ -36,7 +37,10 @@ use crate::{
         durations::{CHANGED_RESOURCE_WAIT, HELD_RESOURCE_WAIT},
         ids::{self, tenancy_of, type_of},
     },
-    references::{ResourceKey, Strictness, finalizer::REFERENCES_FINALIZER, owner_of, records::records},
+    references::{
+        ResourceKey, Strictness, finalizer::REFERENCES_FINALIZER, is_unreadable_owner, owner_of, owner_record,
+        records::records,
+    },
     registry::Registry,
     rules::{region, server_meta},
 };
@@ -126,13 +130,11 @@ impl Deletions {
         let (mut gone, mut next): (Vec<ResourceKey>, Option<Duration>) = (Vec::new(), None);
         for owner in stored.meta.iter().flat_map(|meta| &meta.owner_references) {
             let key = owner_of(&registry, owner, tenancy_of(&stored.id.clone().unwrap_or_default()));
-            if self.references.holds(&registry, owner, &key, dependent).await? {
+            let known = owner_record(&stored.references, &key);
+            let counts = !known.is_some_and(is_unreadable_owner);
+            if counts && self.references.holds(&registry, owner, &key, dependent).await? {
                 continue;
             }
-            let known = stored
-                .references
-                .iter()
-                .find(|reference| reference.field.is_empty() && ResourceKey::from(*reference) == key);
             let mut since = known.and_then(|record| record.since).unwrap_or_default();
             since.seconds =
                 since.seconds.saturating_add(i64::try_from(self.core.options.owner_grace.as_secs()).unwrap_or(0));

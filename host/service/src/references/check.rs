@@ -20,7 +20,7 @@ use super::{
     error::ReferenceError,
     key::ResourceKey,
     record_pass::RecordPasses,
-    records::{Strictness, data_records, in_field, owner_of, records},
+    records::{Strictness, data_records, in_field, is_unreadable_owner, owner_of, owner_record, records},
 };
 use crate::{
     call::{Caller, store_fault::store_fault},
@@ -29,7 +29,7 @@ use crate::{
         ids::{self, tenancy_of},
     },
     registry::{Registry, ResourceType},
-    rules::is_readable,
+    rules::{ReadDecision, is_readable, may_read_name},
 };
 
 /// The effect of a write on references.
@@ -112,6 +112,7 @@ impl References {
             .map(|reference| (&*reference.field, reference.on_delete, ResourceKey::from(reference)))
             .collect();
         let mut looked_at = BTreeSet::new();
+        self.mark_unreadable_owners(context, &mut written.records).await?;
         for record in &written.records {
             let target = ResourceKey::from(record);
             let is_known = known.contains(&(&*record.field, record.on_delete, target.clone()));
@@ -137,7 +138,11 @@ impl References {
         field: &str,
         target: &ResourceKey,
     ) -> Result<(), Error> {
-        let found = target.stored(&self.core).await.map_err(|e| store_fault("failed to resolve a reference", &e))?;
+        // The permission comes first, so that the time of a refusal says nothing about the target.
+        let found = match may_read_name(registry, caller, &target.id()).await? {
+            Some(_) => target.stored(&self.core).await.map_err(|e| store_fault("failed to resolve a reference", &e))?,
+            None => None,
+        };
         let why = match found {
             Some(found) if is_readable(registry, caller, &found).await => match found.deletion_mark() {
                 None => return Ok(()),
@@ -146,6 +151,34 @@ impl References {
             _ => "which does not exist; create it first",
         };
         Err(in_field(Code::FailedPrecondition, field, &format!("refers to {target}, {why}")))
+    }
+
+    /// Marks the records of owner references to owners that the caller may not read. A reference that was readable for
+    /// its writer stays so. Where the permission needs the content of the owner, a missing owner is not readable.
+    async fn mark_unreadable_owners(&self, context: WriteContext<'_>, records: &mut [ReferenceRecord]) -> Result<(), Error> {
+        if context.caller.authorizer.allows_all() {
+            return Ok(());
+        }
+        let stored = context.stored.map(|stored| stored.references.as_slice()).unwrap_or_default();
+        for record in records.iter_mut().filter(|record| record.field.is_empty()) {
+            let owner = ResourceKey::from(&*record);
+            if owner_record(stored, &owner).is_some_and(|known| !is_unreadable_owner(known)) {
+                continue;
+            }
+            let is_readable = match may_read_name(context.registry, context.caller, &owner.id()).await? {
+                None => false,
+                Some(ReadDecision::Allowed) => true,
+                Some(ReadDecision::NeedsResource) => {
+                    match owner.stored(&self.core).await.map_err(|e| store_fault("failed to read an owner", &e))? {
+                        None => false,
+                        Some(found) => is_readable(context.registry, context.caller, &found).await,
+                    }
+                }
+            };
+            let on_delete = if is_readable { OnDelete::Unspecified } else { OnDelete::AllowDangling };
+            record.on_delete = on_delete.into();
+        }
+        Ok(())
     }
 
     /// Finds owner references that may be invalid, now or because of this write.
@@ -162,6 +195,10 @@ impl References {
                 continue;
             }
             let key = owner_of(context.registry, owner, tenancy_of(&id));
+            if owner_record(records, &key).is_some_and(is_unreadable_owner) {
+                is_doubtful = true;
+                continue;
+            }
             // The owner may stop referring to it at this very moment.
             is_doubtful = owner.requires_owner_reference
                 || !self.holds(context.registry, owner, &key, &own).await.map_err(|e| match e {

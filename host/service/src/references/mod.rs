@@ -24,5 +24,5 @@ mod tree;
 pub(crate) use check::{References, WrittenReferences};
 pub(crate) use error::ReferenceError;
 pub(crate) use key::ResourceKey;
-pub(crate) use records::{Strictness, owner_of, renew_records, target_of};
+pub(crate) use records::{Strictness, is_unreadable_owner, owner_of, owner_record, renew_records, target_of};
 pub(crate) use tree::{MAX_READ_RESOURCES, Walk, field_of, follow_fault};

@@ -87,7 +87,19 @@ pub(crate) enum Strictness {
     Lenient,
 }
 
-/// Returns the records of a resource, in order. The times of owner references come from `stored`.
+/// Returns the record of an owner reference to this owner.
+pub(crate) fn owner_record<'r>(records: &'r [ReferenceRecord], owner: &ResourceKey) -> Option<&'r ReferenceRecord> {
+    records.iter().find(|record| record.field.is_empty() && ResourceKey::from(*record) == *owner)
+}
+
+/// Whether the record is of an owner reference that counts as one to a missing owner, since the writer may not read the
+/// owner: its behaviour is `AllowDangling`, so that no deletion of the owner finds it.
+pub(crate) fn is_unreadable_owner(record: &ReferenceRecord) -> bool {
+    record.field.is_empty() && record.on_delete() == OnDelete::AllowDangling
+}
+
+/// Returns the records of a resource, in order. The times of owner references come from `stored`, and so does their
+/// readability by the writer.
 ///
 /// # Errors
 /// `InvalidArgument`, with the field: an invalid reference in the data, or too many references.
@@ -106,8 +118,9 @@ pub(crate) fn records(
     let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
     for owner in owners {
         let mut record = record(owner_of(registry, owner, &holder), String::new(), OnDelete::Unspecified);
-        let known = stored.iter().flat_map(|stored| &stored.references).find(|known| is_same(known, &record));
+        let known = stored.and_then(|stored| owner_record(&stored.references, &ResourceKey::from(&record)));
         record.since = known.and_then(|known| known.since).or_else(|| Some(ids::milliseconds()));
+        record.on_delete = known.map_or(record.on_delete, |known| known.on_delete);
         if !records.iter().any(|other| is_same(other, &record)) {
             records.push(record);
         }

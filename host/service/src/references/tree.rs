@@ -81,13 +81,11 @@ impl<'w> Walk<'w> {
                 if self.is_at_the_bound() {
                     return Ok(());
                 }
-                let target = key.stored(self.core).await.map_err(|e| follow_fault(&e))?;
-                if let Some(target) = &target
-                    && !is_readable(self.registry, self.caller, target).await
-                {
-                    self.found.hidden = self.found.hidden.saturating_add(1);
-                    continue;
-                }
+                // A target that the caller may not read looks like a missing one.
+                let target = match key.stored(self.core).await.map_err(|e| follow_fault(&e))? {
+                    Some(target) if is_readable(self.registry, self.caller, &target).await => Some(target),
+                    _ => None,
+                };
                 if self.found.up.len() >= MAX_LINKS {
                     self.found.is_cut = true;
                     return Ok(());

@@ -61,8 +61,13 @@ impl ResourceService {
 
     async fn deleted(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
         let registry = self.core.types();
-        let (id, kind) = request_id::complete(&registry, caller, request.id)?;
-        kind.check_deletable()?;
+        let checked = request_id::complete(&registry, caller, request.id);
+        let (id, kind) = match checked.and_then(|(id, kind)| kind.check_deletable().map(|()| (id, kind))) {
+            Ok(checked) => checked,
+            // As for a missing resource, so that the answer tells no caller without permissions which types there are.
+            Err(_) if !caller.authorizer.has_permissions() => return Ok(None),
+            Err(error) => return Err(error),
+        };
 
         let version = request.version;
         let exact = !version.is_empty() && !id.uid.is_empty();

@@ -20,7 +20,7 @@ use crate::{
     rules::{
         RequestHooks, TenancyUnits, admit, builtin_types,
         deletion_rules::{self, with_reserved_metadata},
-        proto_text, region, server_meta, upgrade,
+        proto_text, region, resolve_owner, server_meta, upgrade,
     },
     service::ResourceService,
 };
@@ -238,7 +238,7 @@ impl ResourceService {
         if let Some(owner) = &mut resource.owner
             && owner.uid.is_empty()
         {
-            *owner = self.resolve_owner(owner).await?;
+            *owner = Box::pin(resolve_owner(&self.core, registry, caller, owner)).await?;
             expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false });
         }
         if builtin_types::is_tenancy(kind) {
@@ -251,15 +251,6 @@ impl ResourceService {
         region::set_computed(&self.core, kind, &mut resource, units.policy.as_deref(), true)?;
         let references = self.references.check_written(registry, caller, kind, &resource, None).await?;
         self.put(incoming, resource, expect, references).await
-    }
-
-    /// Returns the stored id of an owner that was given without a uid, in exactly the tenancy that the client wrote.
-    async fn resolve_owner(&self, owner: &pb::Id) -> Result<pb::Id, Error> {
-        match self.core.backend.read(Consistency::Consistent, owner).await {
-            Ok(found) => Ok(found.id.unwrap_or_default()),
-            Err(StoreError::NotFound) => Err(Error::invalid("resource.owner does not exist")),
-            Err(e) => Err(store_fault("failed to resolve owner", &e)),
-        }
     }
 
     async fn replace(

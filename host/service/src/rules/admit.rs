@@ -67,8 +67,8 @@ pub(crate) fn check_data(kind: &ResourceType, data: &prost_types::Any) -> Result
 /// validation. `prior` is the stored resource; `verb` says what the write is for.
 ///
 /// # Errors
-/// `InvalidArgument` for a resource that is too large, or for a unit that does not exist; those of the hooks;
-/// `PermissionDenied`.
+/// `InvalidArgument` for a resource that is too large, for a unit that does not exist, or for missing data that decides
+/// who may read the resource; those of the hooks; `PermissionDenied`.
 pub(crate) async fn admit(
     core: &Core,
     hooks: &mut RequestHooks,
@@ -82,8 +82,12 @@ pub(crate) async fn admit(
     hooks.mutate(resource).await?;
     let warnings = hooks.validate(resource, prior).await?;
     hooks.authorize_write(verb, resource, "failed write acl").await?;
+    // Stored resources without data can still be changed, to remove them.
+    let has_data = resource.data.is_some() || prior.is_some_and(|prior| prior.data.is_none());
+    let readable = if has_data { Ok(()) } else { hooks.check_readable_without_data(resource).await };
     hooks.release();
-    Ok((warnings, tenancy_units(core, kind, resource).await?))
+    let units = tenancy_units(core, kind, resource).await?;
+    readable.map(|()| (warnings, units))
 }
 
 /// Refuses a resource that the store would refuse, as far as its size is known yet: uid, generation and status come

@@ -197,6 +197,20 @@ impl RequestHooks {
         }
     }
 
+    /// Refuses a resource without data if the hook decides by its data who may read it: no caller could.
+    pub(crate) async fn check_readable_without_data(&mut self, resource: &pb::Resource) -> Result<(), Error> {
+        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else { return Ok(()) };
+        let id = resource.id.clone().unwrap_or_default();
+        match call.authorize_read(&id, None).await {
+            Ok(Decision::NeedResource) => {
+                let what = format!("is required: the permission to read a {} depends on it", self.kind.gvk);
+                Err(Error::invalid(format!("resource.data {what}")).with_violation("data", what))
+            }
+            // A refusal concerns this caller alone, and faults of the hook show at reads.
+            _ => Ok(()),
+        }
+    }
+
     /// Checks whether the caller may read this resource.
     pub(crate) async fn authorize_read_of(&mut self, resource: &EncodedResource) -> Result<(), Error> {
         if !self.kind.hooks.authorize_read && self.caller.authorizer.allows_all() {

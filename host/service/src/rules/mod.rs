@@ -13,6 +13,7 @@ pub(crate) mod admit;
 pub(crate) mod builtin_types;
 pub(crate) mod deletion_rules;
 mod hooks;
+mod owner;
 mod read;
 pub(crate) mod region;
 pub(crate) mod region_policy;
@@ -23,5 +24,6 @@ pub(crate) mod tombstone;
 pub(crate) mod upgrade;
 
 pub(crate) use hooks::{ReadDecision, RequestHooks, refusal};
-pub(crate) use read::{is_readable, read_checked};
+pub(crate) use owner::resolve_owner;
+pub(crate) use read::{is_readable, may_read_name, read_checked};
 pub(crate) use tenancy::{TenancyUnits, UnitError, proto_text};

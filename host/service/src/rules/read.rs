@@ -1,6 +1,8 @@
 //! Reads with the checks of a caller.
 
-use mortise_resource::{EncodedResource, Error, pb};
+use std::sync::Arc;
+
+use mortise_resource::{Code, EncodedResource, Error, pb};
 use mortise_store::StoreError;
 
 use super::{
@@ -13,7 +15,7 @@ use crate::{
         Core,
         ids::{tenancy_of, type_of},
     },
-    registry::Registry,
+    registry::{Registry, ResourceType},
 };
 
 /// Reads one resource by id, with every check of Read, within a call that was begun.
@@ -37,6 +39,36 @@ pub(crate) async fn read_checked(
         hooks.authorize_read_of(&resource).await?;
     }
     Ok(resource)
+}
+
+/// Decides whether a caller may read the resource of an id, before the resource is looked up: so the answer and its time
+/// say nothing about the existence of the resource. `None` means no; everyone may read a type that is not registered. An
+/// id of a reference has no GroupVersion: then the permission for one version of the type suffices.
+///
+/// # Errors
+/// Faults of the hook.
+pub(crate) async fn may_read_name(
+    registry: &Registry,
+    caller: &Caller,
+    id: &pb::Id,
+) -> Result<Option<ReadDecision>, Error> {
+    let asked = type_of(id);
+    let same_kind = |kind: &&Arc<ResourceType>| kind.gvk.group == asked.group && kind.gvk.kind == asked.kind;
+    let kinds: Vec<_> = match registry.get(&asked) {
+        Some(kind) => vec![kind],
+        None => registry.types().iter().filter(same_kind).collect(),
+    };
+    let mut decision = kinds.is_empty().then_some(ReadDecision::Allowed);
+    for kind in kinds {
+        let id = pb::Id { r#type: Some(kind.gvk.to_pb()), ..id.clone() };
+        match RequestHooks::new(kind.clone(), caller).authorize_read(&id).await {
+            Ok(ReadDecision::Allowed) => return Ok(Some(ReadDecision::Allowed)),
+            Ok(ReadDecision::NeedsResource) => decision = Some(ReadDecision::NeedsResource),
+            Err(error) if error.code == Code::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(decision)
 }
 
 /// Whether a caller may read a resource; false if the check fails.

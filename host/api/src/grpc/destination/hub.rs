@@ -21,6 +21,7 @@ use std::{
 
 use mortise_resource::{
     Code, Error,
+    authorizer::no_permissions,
     backoff::{Backoff, Waits},
     pb::{self, watch_event::Event},
 };
@@ -125,7 +126,10 @@ impl Hub {
         name: ServiceName,
         selection: Selection,
     ) -> Result<Subscription, Error> {
-        require_catalog(&self.service)?;
+        require_catalog(&self.service).map_err(|error| match caller.authorizer.has_permissions() {
+            true => error,
+            false => no_permissions(&*caller.authorizer),
+        })?;
         if !name.is_possible() {
             let view = View::new(selection, self.answers.clone(), self.memory.share());
             view.apply(1, &name, None);

@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::Args;
+use mortise_durable_fs::make_private_dir;
 use mortise_resource::{data::WhoAmIRequest, name};
 
 use super::secret;
@@ -100,6 +101,6 @@ fn token_file(env: Env<'_>, name: &str) -> Result<PathBuf, CliError> {
         CliError::usage("cannot tell where to store the token").remedy("set MORTISE_CONTEXTS to a file's name")
     })?;
     let dir = contexts.parent().unwrap_or(Path::new(".")).join("tokens");
-    std::fs::create_dir_all(&dir).map_err(|e| CliError::file("cannot make", &dir, e))?;
+    make_private_dir(&dir).map_err(CliError::fs)?;
     Ok(dir.join(name))
 }
