@@ -59,7 +59,7 @@ async fn calls_that_are_given_up_at_once_do_not_end_the_connection() {
 }
 
 /// DATA and trailers behind RST_STREAM, of a call that the server has ended by its own deadline, concern this call alone.
-/// HTTP/2 remembers the last 50 such streams for a second, and has forgotten the others.
+/// HTTP/2 remembers the first 50 such streams for a second, and has forgotten the others.
 #[tokio::test]
 async fn bytes_behind_the_end_of_a_call_do_not_end_the_connection() {
     let server = Server::start().await;
@@ -72,12 +72,16 @@ async fn bytes_behind_the_end_of_a_call_do_not_end_the_connection() {
         connection.until(|frame| frame.stream == call && frame.is_last()).await;
         connection.reset(call);
         connection.data(call, &[0; 5], false);
-        connection.data(call, &[], true);
+        match call % 4 {
+            1 => connection.trailers(call),
+            _ => connection.data(call, &[], true),
+        }
         connection.ping().await;
         ended.push(call);
     }
-    for call in ended {
-        connection.data(call, &[0; 100], false);
+    for call in &ended {
+        connection.data(*call, &[0; 100], false);
+        connection.trailers(*call);
     }
     connection.ping().await;
     // The discarded bytes are given back to the connection's window.
@@ -90,6 +94,10 @@ async fn bytes_behind_the_end_of_a_call_do_not_end_the_connection() {
         connection.ping().await;
     }
     still_shows(&server, &mut connection, watch).await;
+    // A new request with an old number is the connection's fault.
+    connection.request(ended[99], HEALTH, &[]);
+    connection.flush().await;
+    connection.until_gone("a request with an old number").await;
 }
 
 /// The same while the server's end of the call is still on its way, behind a large answer that the client reads late.
@@ -126,6 +134,7 @@ async fn bytes_that_cross_the_end_of_a_call_do_not_end_the_connection() {
     for call in late {
         connection.reset(call);
         connection.data(call, &[0; 5], false);
+        connection.trailers(call);
     }
     connection.ping().await;
     server.write(artist("z")).await.unwrap();
@@ -192,6 +201,7 @@ async fn given_up_beside_watches(calls: usize, count: usize) -> std::time::Durat
         for call in late {
             connection.reset(call);
             connection.data(call, &[0; 5], false);
+            connection.trailers(call);
         }
         connection.ping().await;
     }

@@ -103,6 +103,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Begins a call with further headers.
     pub fn begin_with(&mut self, path: &str, more: &[(&str, &str)]) -> u32 {
+        let stream = self.next;
+        self.next += 2;
+        self.request(stream, path, more);
+        stream
+    }
+
+    /// Sends the head of a request on a stream, used or not.
+    pub fn request(&mut self, stream: u32, path: &str, more: &[(&str, &str)]) {
         // `:method: POST` and `:scheme: http` are in HPACK's table; the others are literals.
         let mut block = vec![0x83, 0x86];
         let authority = self.authority.clone();
@@ -116,14 +124,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 block.extend_from_slice(text.as_bytes());
             }
         }
-        let stream = self.next;
-        self.next += 2;
         self.frame(kind::HEADERS, END_HEADERS, stream, &block);
-        stream
     }
 
     pub fn data(&mut self, stream: u32, bytes: &[u8], last: bool) {
         self.frame(kind::DATA, if last { END_STREAM } else { 0 }, stream, bytes);
+    }
+
+    /// Ends a request with a field behind its DATA.
+    pub fn trailers(&mut self, stream: u32) {
+        self.frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, b"\0\x05x-sum\x011");
     }
 
     /// Gives a call up.

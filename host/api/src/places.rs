@@ -1,17 +1,29 @@
-//! The places for connections of a port: their number, shared by address, and idle connections that make room. Uploads
-//! of plugins have such places, too, shared by caller.
+//! The places for connections of a port: their number, shared by address, and the connections that make room. Uploads of
+//! plugins have such places, too, shared by caller.
 //!
 //! # Contract
-//! An address has at most seven eighths of all places. At a bound, a new connection takes the place of an idle one, a
-//! connection without a running call: of the address with the most connections, the one without a call for longest, and
-//! rather one whose callers have not authenticated. An address gives way only to an address with fewer connections, or
-//! to itself after [`IDLE_TIME`]. Without such a connection the new one is refused.
+//! An address has at most seven eighths of all places. At a bound, a new connection takes the place of another one, the
+//! first of these:
 //!
-//! The owner of a place ends the connection that has to leave ([`Usage::poll_leave`]); its place is free at once. At
-//! most [`MAX_LEAVING`] connections are on their way out.
+//! 1. An idle one, a connection without a running call: of the address with the most connections, the one without a call
+//!    for longest, and rather one whose callers have not authenticated. An address gives way only to an address with at
+//!    least two connections less, or to itself after [`IDLE_TIME`].
+//! 2. A busy one of the address with the most connections, the newest of them, if that address has at least two more than
+//!    the new connection's. So no two addresses replace each other in turns.
+//! 3. An idle one of an address with one connection more.
+//! 4. Where callers have credentials: the newest of the connections that have had [`IDLE_TIME`] to authenticate and have
+//!    not, once these have more than three quarters of all places. So a caller with credentials gets in beside any number
+//!    of addresses without.
+//!
+//! Busy connections with authenticated callers stay while they have no more than a quarter of all places. Without such a
+//! connection the new one is refused.
+//!
+//! The owner of a place ends the connection that has to leave ([`Usage::poll_leave`]), a busy one with its calls
+//! ([`Usage::ends_calls`]); its place is free at once. At most [`MAX_LEAVING`] connections are on their way out.
 //!
 //! # Cost
-//! A lock and two look-ups for each connection, and about 200 bytes; at a bound, a look at every connection of the port.
+//! A lock and two look-ups for each connection, and about 200 bytes; at a bound, a few looks at every connection of the
+//! port.
 
 use std::{
     collections::HashMap,
@@ -36,14 +48,21 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 /// the places, so an address that has them all still gets answers to its other requests.
 const RESERVED_PART: usize = 8;
 
+/// Part of all places, one of this number, that connections without an authenticated caller hold only for as long as they
+/// may authenticate. Busy connections with one keep as many.
+const KNOWN_PART: usize = 4;
+
 /// Most connections that have to leave and have not yet.
 const MAX_LEAVING: usize = 64;
 
 /// The places of a port.
 pub(crate) struct Places {
     limit: usize,
+    /// Whether callers have credentials, so that a part of the places is for those.
+    has_reserve: bool,
     state: Mutex<State>,
-    evicted: metrics::Counter,
+    idle_replaced: metrics::Counter,
+    busy_replaced: metrics::Counter,
 }
 
 #[derive(Default)]
@@ -57,7 +76,16 @@ struct State {
 
 struct Open {
     address: Source,
+    since: Instant,
     usage: Arc<Usage>,
+}
+
+/// A connection that needs room.
+struct Newcomer {
+    address: Source,
+    /// Connections of its address.
+    own: usize,
+    now: Instant,
 }
 
 /// A connection's place. Dropping it gives it back.
@@ -76,6 +104,7 @@ pub(crate) struct Usage {
     idle_since: Mutex<Instant>,
     has_known_caller: AtomicBool,
     has_to_leave: AtomicBool,
+    ends_calls: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -85,47 +114,107 @@ pub(crate) struct RunningCall(Arc<Usage>);
 impl Places {
     /// Makes free places; their name is a label of the metrics.
     pub(crate) fn new(name: &'static str, limit: usize) -> Arc<Self> {
-        let evicted = metrics::counter!("mortise_idle_replaced_total", "place" => name);
-        Arc::new(Self { limit, state: Mutex::default(), evicted })
+        Self::with_reserve(name, limit, false)
+    }
+
+    /// Makes free places, a part of which is for callers with credentials if there are such callers.
+    pub(crate) fn with_reserve(name: &'static str, limit: usize, has_reserve: bool) -> Arc<Self> {
+        let idle_replaced = metrics::counter!("mortise_idle_replaced_total", "place" => name);
+        let busy_replaced = metrics::counter!("mortise_busy_replaced_total", "place" => name);
+        Arc::new(Self { limit, has_reserve, state: Mutex::default(), idle_replaced, busy_replaced })
     }
 
     /// Takes a place for a connection from an address; `None` if every place is in use.
     pub(crate) fn take(self: &Arc<Self>, address: Source, now: Instant) -> Option<Place> {
         let mut state = self.state.lock();
-        let own = state.addresses.get(&address).copied().unwrap_or(0);
-        if own >= self.limit - self.limit / RESERVED_PART || state.open.len() >= self.limit {
-            let is_full = state.open.len() >= self.limit;
-            let number = state.to_leave(address, own, is_full, now)?;
+        let own = state.held(address);
+        let has_too_many = own >= self.limit - self.limit / RESERVED_PART;
+        if has_too_many || state.open.len() >= self.limit {
+            let newcomer = Newcomer { address, own, now };
+            if state.leaving >= MAX_LEAVING {
+                return None;
+            }
+            let number = match has_too_many {
+                true => state.idle_to_leave(&newcomer, None)?,
+                false => self.to_leave(&state, &newcomer)?,
+            };
             let evicted = state.remove(number)?;
+            let ends_calls = !evicted.usage.is_idle();
             state.leaving += 1;
-            self.evicted.increment(1);
-            evicted.usage.leave();
+            if ends_calls { &self.busy_replaced } else { &self.idle_replaced }.increment(1);
+            evicted.usage.leave(ends_calls);
         }
         let number = state.next;
         state.next += 1;
         *state.addresses.entry(address).or_default() += 1;
         let usage = Arc::new(Usage::new(now));
-        state.open.insert(number, Open { address, usage: usage.clone() });
+        state.open.insert(number, Open { address, since: now, usage: usage.clone() });
         drop(state);
         Some(Place { places: self.clone(), number, usage })
+    }
+
+    /// Chooses the connection that makes room in a full port.
+    fn to_leave(&self, state: &State, newcomer: &Newcomer) -> Option<u64> {
+        let idle = |less| state.idle_to_leave(newcomer, Some(less));
+        idle(2)
+            .or_else(|| self.busy_to_leave(state, newcomer))
+            .or_else(|| idle(1))
+            .or_else(|| self.stranger_to_leave(state, newcomer))
+    }
+
+    /// Chooses the newest busy connection of the largest address.
+    fn busy_to_leave(&self, state: &State, newcomer: &Newcomer) -> Option<u64> {
+        let keeps_known = state.known() <= self.limit / KNOWN_PART;
+        let candidates = state.open.iter().filter_map(|(number, open)| {
+            let held = state.held(open.address);
+            let gives_way = held >= newcomer.own + 2 && !(keeps_known && open.is_known());
+            gives_way.then_some(((held, !open.is_known(), open.since), *number))
+        });
+        candidates.max_by_key(|(order, _)| *order).map(|(_, number)| number)
+    }
+
+    /// Chooses the newest connection that has not authenticated in its time, if the reserve has such connections.
+    fn stranger_to_leave(&self, state: &State, newcomer: &Newcomer) -> Option<u64> {
+        if !self.has_reserve || state.open.len() - state.known() <= self.limit - self.limit / KNOWN_PART {
+            return None;
+        }
+        let strangers = || state.open.iter().filter(|(_, open)| !open.is_known());
+        let own = strangers().filter(|(_, open)| open.address == newcomer.address).count();
+        let late = strangers().filter(|(_, open)| {
+            newcomer.now.saturating_duration_since(open.since) >= IDLE_TIME && state.held(open.address) > own
+        });
+        late.max_by_key(|(_, open)| open.since).map(|(number, _)| *number)
+    }
+}
+
+impl Open {
+    /// Whether a caller on the connection has authenticated.
+    fn is_known(&self) -> bool {
+        self.usage.has_known_caller.load(Ordering::Relaxed)
     }
 }
 
 impl State {
-    /// The connection that makes room for one from `address`, which has `own` connections.
-    fn to_leave(&self, address: Source, own: usize, is_full: bool, now: Instant) -> Option<u64> {
-        if self.leaving >= MAX_LEAVING {
-            return None;
-        }
+    fn held(&self, address: Source) -> usize {
+        self.addresses.get(&address).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of connections with an authenticated caller.
+    fn known(&self) -> usize {
+        self.open.values().filter(|open| open.is_known()).count()
+    }
+
+    /// Chooses the idle connection that makes room: of the newcomer's own address, or of one that has `more` connections
+    /// more.
+    fn idle_to_leave(&self, newcomer: &Newcomer, more: Option<usize>) -> Option<u64> {
         let candidates = self.open.iter().filter_map(|(number, open)| {
-            let idle = open.usage.idle_for(now)?;
-            let held = self.addresses.get(&open.address).copied().unwrap_or(0);
-            let gives_way = match open.address == address {
+            let idle = open.usage.idle_for(newcomer.now)?;
+            let held = self.held(open.address);
+            let gives_way = match open.address == newcomer.address {
                 true => idle >= IDLE_TIME,
-                false => is_full && held > own,
+                false => more.is_some_and(|more| held >= newcomer.own + more),
             };
-            let is_stranger = !open.usage.has_known_caller.load(Ordering::Relaxed);
-            gives_way.then_some(((held, is_stranger, idle), *number))
+            gives_way.then_some(((held, !open.is_known(), idle), *number))
         });
         candidates.max_by_key(|(order, _)| *order).map(|(_, number)| number)
     }
@@ -158,6 +247,7 @@ impl Usage {
             idle_since: Mutex::new(now),
             has_known_caller: AtomicBool::new(false),
             has_to_leave: AtomicBool::new(false),
+            ends_calls: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
     }
@@ -187,7 +277,8 @@ impl Usage {
         self.is_idle().then(|| now.saturating_duration_since(*self.idle_since.lock()))
     }
 
-    fn leave(&self) {
+    fn leave(&self, ends_calls: bool) {
+        self.ends_calls.store(ends_calls, Ordering::Relaxed);
         self.has_to_leave.store(true, Ordering::Release);
         self.waker.wake();
     }
@@ -199,6 +290,11 @@ impl Usage {
         }
         self.waker.register(cx.waker());
         if self.has_to_leave.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Whether the connection that has to leave ends with its calls at once.
+    pub(crate) fn ends_calls(&self) -> bool {
+        self.ends_calls.load(Ordering::Relaxed)
     }
 
     /// Resolves once the connection has to leave.
@@ -215,59 +311,4 @@ impl Drop for RunningCall {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Takes places for connections, each a millisecond after the one before.
-    fn taken(places: &Arc<Places>, addresses: &[&str], begun: Instant) -> Vec<Option<Place>> {
-        let take = |(n, address): (usize, &&str)| {
-            places.take(Source::from_key(*address), begun + Duration::from_millis(n as u64))
-        };
-        addresses.iter().enumerate().map(take).collect()
-    }
-
-    fn has_left(place: Option<&Place>) -> bool {
-        place.unwrap().usage.has_to_leave.load(Ordering::Relaxed)
-    }
-
-    #[test]
-    fn an_idle_connection_of_the_largest_address_makes_room() {
-        let (places, now) = (Places::new("test", 6), Instant::now() + IDLE_TIME * 10);
-        let held = taken(&places, &["b", "crowd", "crowd", "crowd", "crowd", "b"], now - IDLE_TIME * 9);
-        let busy = held[1].as_ref().unwrap().usage.begin_call();
-        held[2].as_ref().unwrap().usage.note_known_caller();
-        let left = || held.iter().map(|place| has_left(place.as_ref())).collect::<Vec<_>>();
-        let honest = places.take(Source::from_key("honest"), now).expect("an idle one gives way");
-        assert_eq!(left(), [false, false, false, true, false, false], "a stranger, idle for longest");
-        let second = places.take(Source::from_key("honest"), now).expect("another one");
-        assert_eq!(left(), [false, false, false, true, true, false]);
-        let itself = places.take(Source::from_key("b"), now).expect("a third one, at its own expense");
-        assert_eq!(left(), [true, false, false, true, true, false]);
-        drop(busy);
-        drop((honest, second, itself, held));
-        assert!(places.state.lock().addresses.is_empty());
-        assert_eq!(places.state.lock().leaving, 0, "all have left");
-    }
-
-    #[test]
-    fn an_address_does_not_replace_its_own_connections_at_once() {
-        let (places, begun) = (Places::new("test", 2), Instant::now());
-        let held = taken(&places, &["a", "a"], begun);
-        assert!(places.take(Source::from_key("a"), begun + IDLE_TIME / 2).is_none());
-        assert!(places.take(Source::from_key("a"), begun + IDLE_TIME * 2).is_some());
-        assert!(has_left(held[0].as_ref()));
-    }
-
-    #[test]
-    fn an_address_leaves_a_part_to_others_and_busy_connections_stay() {
-        let (places, later) = (Places::new("test", 8), Instant::now() + IDLE_TIME * 10);
-        let held = taken(&places, &["crowd"; 7], later - IDLE_TIME * 9);
-        let busy: Vec<_> = held.iter().flatten().map(|place| place.usage.begin_call()).collect();
-        assert!(places.take(Source::from_key("crowd"), later).is_none(), "the rest is for other addresses");
-        let honest = places.take(Source::from_key("honest"), later).expect("a place is left");
-        let second = honest.usage.begin_call();
-        assert!(places.take(Source::from_key("other"), later).is_none(), "every connection is busy");
-        drop((busy, second));
-        assert!(places.take(Source::from_key("other"), later).is_some());
-    }
-}
+mod tests;

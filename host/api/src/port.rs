@@ -71,8 +71,8 @@ impl Port {
     pub(crate) fn full(&mut self, setting: &str) {
         if self.full.due(Instant::now()) {
             tracing::warn!(
-                "{}: too many connections are open and none of them is idle, or one address has seven eighths of them; \
-                 further ones are refused (limit {setting})",
+                "{}: too many connections are open: one address has seven eighths of them, or no address has two more than \
+                 the next and none is idle; further ones are refused (limit {setting})",
                 self.name
             );
         }

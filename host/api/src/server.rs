@@ -52,6 +52,7 @@ use crate::{
         requests::RequestCounts,
         server_status::{ServerInfo, Sources},
     },
+    places::Places,
     plugin_stubs::{
         auth_service_server::AuthServiceServer, change_service_server::ChangeServiceServer,
         controller_service_server::ControllerServiceServer, function_service_server::FunctionServiceServer,
@@ -234,6 +235,7 @@ impl OpenPorts {
             };
             let bounds = ConnectionLimits {
                 connections: self.options.max_connections,
+                has_reserve: service.access().is_some(),
                 preface: self.options.http.request_timeout,
             };
             let limits = CallLimits {
@@ -308,7 +310,9 @@ impl OpenPorts {
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
             let router = http::router(shared);
-            let serving = http::serve(self.http, router, probes, self.options.http, self.tls.clone(), stopping.clone());
+            let places = Places::with_reserve("http", self.options.http.max_connections, service.access().is_some());
+            let serving =
+                http::serve(self.http, places, router, probes, self.options.http, self.tls.clone(), stopping.clone());
             let mut http = Task::spawn("the HTTP port", serving);
             let mut dns = self.dns.map(|ports| {
                 let serving = dns::serve(ports, service.clone(), stopping);

@@ -196,7 +196,7 @@ fn retry_in(status: &Status) -> Option<Duration> {
         return Some(wait);
     }
     let kind = status.get_details_error_info().and_then(|info| info.metadata.get("kind").cloned());
-    let busy = matches!(kind.as_deref(), Some("busy" | "deadline" | "starved"));
+    let busy = matches!(kind.as_deref(), Some("busy" | "crowded" | "deadline" | "starved"));
     (busy && !is_transport(status)).then_some(BUSY_RETRY_WAIT)
 }
 

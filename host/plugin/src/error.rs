@@ -161,6 +161,13 @@ pub enum HookFault {
         /// The bound, milliseconds.
         whole_ms: u64,
     },
+    /// Other calls of the plugin kept it from the processors, until the bound on its whole time.
+    Crowded {
+        /// The bound, milliseconds.
+        whole_ms: u64,
+        /// Source of the limit on the own time of each call.
+        setting: &'static str,
+    },
     /// Every slot stayed taken until the deadline.
     Busy {
         /// Calls that may run at once.
@@ -203,6 +210,7 @@ impl HookFault {
             Self::Exit { .. } => "exit",
             Self::Answer(_) => "answer",
             Self::Starved { .. } => "starved",
+            Self::Crowded { .. } => "crowded",
             Self::Busy { .. } => "busy",
             Self::Search { .. } => "search",
             Self::Host(_) => "host",
@@ -231,6 +239,7 @@ impl HookFault {
             | Self::HostCalls { .. }
             | Self::Handles { .. }
             | Self::Starved { .. }
+            | Self::Crowded { .. }
             | Self::Busy { .. } => Code::ResourceExhausted,
             Self::Trap(_) | Self::Stack | Self::Exit { .. } | Self::Answer(_) | Self::Host(_) => Code::Internal,
             Self::Search { code, .. } => *code,
@@ -254,6 +263,11 @@ impl fmt::Display for HookFault {
             Self::Starved { whole_ms } => {
                 write!(f, "was kept from the processors by other work for {whole_ms} ms; try again")
             }
+            Self::Crowded { whole_ms, setting } => write!(
+                f,
+                "was kept from the processors by other calls of the plugin for {whole_ms} ms; make its calls shorter, or \
+                 lower {setting}"
+            ),
             Self::Memory { limit, setting } => {
                 write!(f, "asked for more memory than its {limit} bytes (limit {setting})")
             }

@@ -61,6 +61,7 @@ pub use health::{
     log_level::{LogLevel, LogThreshold, threshold},
     logs::{LogLine, LogSettings, Logs},
     plugin_health::{Health, HealthReport, HookHealth},
+    processor_time::processor_time,
 };
 pub use host::{
     call_context::Cancel,

@@ -295,7 +295,7 @@ pub trait Backend: Send + Sync + 'static {
     async fn scan_referrers(&self, target: &ExpectedId, on_delete: OnDelete) -> Result<Box<dyn Cursor>, StoreError>;
 
     /// Opens a watch: the matching resources as upserts, in the order of a list, the end marker, then every later
-    /// change.
+    /// change. Changes of resources in other places cost the watch little.
     ///
     /// # Errors
     /// Only faults of the store itself.
@@ -303,7 +303,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Opens a watch of changes: the content that a [scan](Backend::scan_part) of the part returns, and every later
     /// change of resources that are or were in it. The store may leave out a change if one of the terms held neither
-    /// before nor after it; such changes cost the watch little.
+    /// before nor after it, or if the query asks for another place; such changes cost the watch little.
     ///
     /// # Errors
     /// Only faults of the store itself.

@@ -23,8 +23,14 @@ pub struct Term {
 pub enum TermSubject {
     /// Name of the id.
     Name,
+    /// Beginning of the name; never empty.
+    NamePrefix,
     /// Tenancy of the id, as [`Term::for_tenancy`] writes it.
     Tenancy,
+    /// Partition of the id, in any namespace.
+    Partition,
+    /// Namespace of the id, in any partition.
+    Namespace,
     /// Value of a label, by its key.
     Label(String),
     /// Values of a field.
@@ -45,7 +51,12 @@ impl Term {
     /// Requires this tenancy.
     #[must_use]
     pub fn for_tenancy(pb::Tenancy { partition, namespace }: &pb::Tenancy) -> Self {
-        Self { subject: TermSubject::Tenancy, values: [tenancy_text(partition, namespace)].into() }
+        Self::one(TermSubject::Tenancy, tenancy_text(partition, namespace))
+    }
+
+    /// Requires one value.
+    pub(crate) fn one(subject: TermSubject, value: String) -> Self {
+        Self { subject, values: [value].into() }
     }
 }
 

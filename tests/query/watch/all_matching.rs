@@ -11,7 +11,7 @@ use mortise_resource::{
 use prost_types::{FieldMask, Timestamp};
 use tonic::Code;
 
-use super::{CONCEPT, Client, PageClient, concept, stateful, stateless, watches};
+use super::{CONCEPT, Client, concept, stateful, stateless, watches};
 use crate::support::{Server, Setup, artist, gvk, id, id_of, metadata, names, refusal};
 
 async fn searched(server: &Server, filter: &str) -> Vec<pb::Resource> {
@@ -310,32 +310,4 @@ async fn a_filter_without_an_index_goes_into_the_data() {
         server.write(pb::Resource { meta, ..artist(&format!("artist-{shard}")) }).await.unwrap();
     }
     assert_eq!(client.current().await, ["artist-5"]);
-}
-
-/// Each write concerns every watch, but the store cannot look up their condition.
-#[tokio::test]
-async fn watches_that_evaluate_every_change_wait_for_their_callers_share_and_lose_nothing() {
-    let server = Server::start().await;
-    let mut crowd = Vec::new();
-    for _ in 0..200 {
-        let mut client = Client::open(&server, stateless(r#"NOT metadata.n = "none""#)).await.unwrap();
-        client.current().await;
-        crowd.push(client);
-    }
-    let mut page = PageClient::open(&server, stateful(r#"NOT metadata.n = "none""#, "name", 1)).await;
-    page.current().await;
-    for n in 1..=60 {
-        server.write(concept("c", &[], &[("n", &n.to_string())])).await.unwrap();
-    }
-    for client in &mut crowd {
-        while client.has.get("c").is_none_or(|has| has.metadata["n"] != "60") {
-            client.current().await;
-        }
-    }
-    while page.rows.first().is_none_or(|row| row.metadata["n"] != "60") {
-        page.current().await;
-    }
-    let metrics = server.get("/metrics").await.1;
-    let paced = metrics.lines().find_map(|line| line.strip_prefix("mortise_watches_paced_total "));
-    assert!(paced.unwrap_or("0").parse::<u64>().unwrap() > 100, "{paced:?} waits for 12,000 evaluations");
 }

@@ -3,6 +3,7 @@
 mod access;
 mod all_matching;
 mod one_resource;
+mod pace;
 mod page;
 
 use std::{collections::BTreeMap, time::Duration};

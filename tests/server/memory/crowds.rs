@@ -10,10 +10,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use http_body_util::BodyExt as _;
+use mortise_api::{ResourceServiceClient, WatchServiceClient};
+use mortise_resource::{data::WatchResourceRequest, goten::View, pb};
 use tonic::transport::Channel;
 
 use super::{Connection, MIB, growth, heavy, lean};
-use crate::support::{PATIENCE, Server, Setup, Watch, artist, id, list_artists, until, watch_artists};
+use crate::support::{PATIENCE, Server, Setup, Watch, artist, gvk, id, list_artists, noted, until, watch_artists};
 
 const CROWD: [u8; 4] = [127, 0, 0, 66];
 
@@ -45,11 +48,18 @@ async fn replaced(server: &Server) -> u64 {
     line.map_or(0, |count| count.parse().unwrap())
 }
 
+async fn channel(server: &Server, address: [u8; 4]) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
+    endpoint.local_address(Some(address.into())).connect().await.unwrap()
+}
+
+async fn client(server: &Server, address: [u8; 4]) -> ResourceServiceClient<Channel> {
+    ResourceServiceClient::new(channel(server, address).await).max_decoding_message_size(usize::MAX)
+}
+
 /// An honest client of an address: a watch up to the end of its snapshot, and a list.
 async fn honest(server: &Server, address: [u8; 4]) {
-    let endpoint = Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
-    let channel = endpoint.local_address(Some(address.into())).connect().await.unwrap();
-    let mut client = mortise_api::ResourceServiceClient::new(channel).max_decoding_message_size(usize::MAX);
+    let mut client = client(server, address).await;
     let events = client.watch_list(watch_artists()).await.unwrap().into_inner();
     assert_eq!(Watch(events).snapshot().await.len(), 10);
     assert_eq!(client.list(list_artists()).await.unwrap().into_inner().resources.len(), 10);
@@ -115,6 +125,73 @@ async fn slow_heads_do_not_close_the_http_port() {
     drop(slow);
 }
 
+/// An address of a crowd of several.
+fn address(n: u8) -> [u8; 4] {
+    [127, 0, 66, n + 1]
+}
+
+/// A request whose body never ends.
+async fn endless_request(server: &Server, from: [u8; 4]) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    let mut stream = socket.connect(server.http).await.unwrap();
+    let head = "PUT /api/demo/v2/artist/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Connections with a call each, from several addresses: watches, and requests whose bodies never end.
+async fn busy(server: &Server, addresses: u8, each: usize) -> (Vec<Connection>, Vec<TcpStream>) {
+    let (mut watching, mut sending) = (Vec::new(), Vec::new());
+    for n in 0..addresses {
+        for _ in 0..each {
+            let connection = Connection::from_address(address(n), server, 65_535).await;
+            let mut answer = connection.ask("WatchList", &watch_artists()).await.into_body();
+            tokio::spawn(async move { while answer.frame().await.is_some_and(|frame| frame.is_ok()) {} });
+            watching.push(connection);
+            sending.push(endless_request(server, address(n)).await);
+        }
+    }
+    (watching, sending)
+}
+
+/// Connections of both ports that made room with their calls.
+async fn busy_replaced(server: &Server) -> [f64; 2] {
+    let mut replaced = [0.0; 2];
+    for (replaced, place) in replaced.iter_mut().zip(["grpc", "http"]) {
+        let series = format!("mortise_busy_replaced_total{{place=\"{place}\"}}");
+        *replaced = server.metric(&series).await.unwrap_or_default();
+    }
+    replaced
+}
+
+/// A crowd of several addresses, none of which has too many connections, fills both ports with calls.
+#[tokio::test]
+async fn busy_connections_of_several_addresses_make_room() {
+    let server = Setup::new()
+        .env("MORTISE_GRPC_MAX_CONNECTIONS", 13)
+        .env("MORTISE_HTTP_MAX_CONNECTIONS", 12)
+        .env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 600_000)
+        .start()
+        .await;
+    // The server's own client has a connection, too.
+    let (_watching, mut sending) = busy(&server, 3, 4).await;
+    for n in 0..4 {
+        let list = client(&server, [127, 0, 0, 7 + n]).await.list(list_artists()).await;
+        list.expect("another address is served");
+    }
+    // The server may look at a head after it has accepted the next connection.
+    until("both ports made room", async || {
+        assert_eq!(server.fetch("/v1/types").await.code(), 200);
+        sending.push(endless_request(&server, address(0)).await);
+        match busy_replaced(&server).await {
+            [grpc, http] if grpc >= 1.0 && http >= 1.0 => Ok(()),
+            replaced => Err(format!("{replaced:?}")),
+        }
+    })
+    .await;
+}
+
 /// The figures of docs/security.md: `cargo test -p mortise --test wire -- --ignored --nocapture beside_crowds`. Needs
 /// 10,000 open files.
 #[tokio::test]
@@ -145,7 +222,7 @@ async fn an_honest_client_beside_crowds_in_full() {
         idle.push(stream);
     }
     let begun = Instant::now();
-    let client = mortise_api::ResourceServiceClient::new(server.channel().await);
+    let client = ResourceServiceClient::new(server.channel().await);
     drop(client.clone().list(list_artists()).await.unwrap());
     println!("4,200 idle connections: a list in {:?}, {} MiB", begun.elapsed(), growth(&server, before) / MIB);
     let slow = slow_heads(&server, 4_200).await;
@@ -171,6 +248,109 @@ async fn an_honest_client_beside_crowds_in_full() {
         flood.abort();
     }
     server.read(&id("demo.v2.Artist", "a0")).await.unwrap();
+}
+
+/// The same for crowds of several addresses, which fill both ports with calls.
+#[tokio::test]
+#[ignore = "figures: takes minutes"]
+async fn an_honest_client_beside_crowds_of_several_addresses_in_full() {
+    let server = Setup::new().env("MORTISE_HTTP_REQUEST_TIMEOUT_MS", 600_000).start().await;
+    let before = server.resident_bytes();
+    let _crowd = busy(&server, 8, 512).await;
+    for n in 0..3 {
+        let begun = Instant::now();
+        drop(client(&server, [127, 0, 0, 7 + n]).await.list(list_artists()).await.unwrap());
+        let listed = begun.elapsed();
+        let begun = Instant::now();
+        assert_eq!(server.fetch("/v1/types").await.code(), 200);
+        let more = growth(&server, before) / MIB;
+        println!(
+            "8 addresses with 512 busy connections to each port: a list in {listed:?}, a request in {:?}, {more} MiB",
+            begun.elapsed()
+        );
+    }
+    println!("made room with calls (grpc, http): {:?}", busy_replaced(&server).await);
+}
+
+/// Watches of one address that evaluate each change in vain.
+enum Vain {
+    /// Lists of another GroupVersion.
+    OtherVersion,
+    /// Lists of names with another prefix, which the store looks up.
+    OtherNames,
+    /// Watches of the one resource, whose mask hides the changes.
+    OneResource,
+}
+
+async fn vain(server: &Server, kind: &Vain, count: usize) -> JoinSet<()> {
+    let mut crowd = JoinSet::new();
+    let list = |of: &str, name_prefix: &str| pb::WatchListRequest {
+        r#type: Some(gvk(of)),
+        name_prefix: name_prefix.to_owned(),
+        ..watch_artists()
+    };
+    let mut to = channel(server, CROWD).await;
+    for n in 0..count {
+        if n % 1_000 == 999 {
+            to = channel(server, CROWD).await;
+        }
+        let (mut lists, mut watches) = (ResourceServiceClient::new(to.clone()), WatchServiceClient::new(to.clone()));
+        match kind {
+            Vain::OneResource => {
+                let id = Some(id("demo.v2.Artist", "a"));
+                let request = WatchResourceRequest { id, view: View::Name.into(), ..Default::default() };
+                let mut stream = watches.watch_resource(request).await.unwrap().into_inner();
+                stream.message().await.unwrap();
+                crowd.spawn(async move { while let Ok(Some(_)) = stream.message().await {} });
+            }
+            kind => {
+                let request = match kind {
+                    Vain::OtherVersion => list("demo.v1.Artist", ""),
+                    _ => list("demo.v2.Artist", "zzz"),
+                };
+                let mut stream = lists.watch_list(request).await.unwrap().into_inner();
+                stream.message().await.unwrap();
+                crowd.spawn(async move { while let Ok(Some(_)) = stream.message().await {} });
+            }
+        }
+    }
+    crowd
+}
+
+/// Middle and longest time of an honest client's writes.
+async fn writes(server: &Server) -> (Duration, Duration) {
+    let mut times = Vec::new();
+    for n in 0..200 {
+        let begun = Instant::now();
+        server.write(noted(artist("a"), &[("n", &n.to_string())])).await.unwrap();
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    (times[100], times[199])
+}
+
+/// The same for thousands of watches that evaluate each change.
+#[tokio::test]
+#[ignore = "figures: takes minutes"]
+async fn an_honest_writer_beside_crowds_of_watches_in_full() {
+    for (kind, what) in [
+        (Vain::OtherVersion, "lists of another GroupVersion"),
+        (Vain::OtherNames, "lists of other names"),
+        (Vain::OneResource, "watches of the resource, masked"),
+    ] {
+        let server = Setup::new().start().await;
+        server.write(artist("a")).await.unwrap();
+        let before = server.resident_bytes();
+        let alone = writes(&server).await;
+        let crowd = vain(&server, &kind, 5_000).await;
+        let beside = writes(&server).await;
+        let more = growth(&server, before) / MIB;
+        let ratio = beside.0.as_secs_f64() / alone.0.as_secs_f64();
+        println!(
+            "5,000 {what}: a write (middle, longest) in {beside:?}, alone {alone:?}, ratio {ratio:.1}, {more} MiB"
+        );
+        drop(crowd);
+    }
 }
 
 /// Begins streams, each with a window update beyond its bound, as long as the server takes them.

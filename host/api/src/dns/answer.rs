@@ -11,7 +11,7 @@ use mortise_resource::grpc::catalog::{Endpoint, Health, ServiceEndpoints};
 use super::name::Part;
 
 /// Most records of an answer: as many addresses as fit into a message over TCP.
-const MAX_RECORDS: usize = 4_000;
+pub(super) const MAX_RECORDS: usize = 4_000;
 
 /// The records of a name with the requested type.
 #[derive(Debug, Default, PartialEq)]
@@ -23,24 +23,26 @@ pub(super) struct Records {
 }
 
 /// A parsed question.
-pub(super) struct Question<'q> {
+pub(super) struct Question {
     /// The name in the case of the question.
-    pub(super) name: &'q Name,
+    pub(super) name: Name,
     pub(super) of: RecordType,
-    pub(super) part: &'q Part,
+    pub(super) part: Part,
     /// The service's full name in lower case.
     pub(super) service: Name,
     pub(super) ttl: u32,
+    /// Most records in each section.
+    pub(super) max_records: usize,
 }
 
-impl Question<'_> {
+impl Question {
     /// Answers from the endpoints of the service; `None` if the name does not exist.
     pub(super) fn answer(&self, endpoints: &ServiceEndpoints) -> Option<Records> {
         let mut healthy: Vec<&Endpoint> =
             endpoints.endpoints.iter().filter(|endpoint| endpoint.health == i32::from(Health::Passing)).collect();
         // Clients take the first record, so the order is random.
         fastrand::shuffle(&mut healthy);
-        let is_there = match self.part {
+        let is_there = match &self.part {
             Part::Whole | Part::Protocol => true,
             Part::Port(port) => {
                 let of_service = endpoints.ports.iter().any(|other| other.name == *port);
@@ -56,9 +58,9 @@ impl Question<'_> {
             return None;
         }
         if self.of == RecordType::ANY {
-            return Some(Records { answers: vec![any(self.name, self.ttl)], additionals: Vec::new() });
+            return Some(Records { answers: vec![any(&self.name, self.ttl)], additionals: Vec::new() });
         }
-        Some(match self.part {
+        Some(match &self.part {
             Part::Protocol => Records::default(),
             Part::Port(port) => self.srv(&healthy, Some(port)),
             Part::Whole if self.of == RecordType::SRV => self.srv(&healthy, None),
@@ -86,7 +88,7 @@ impl Question<'_> {
         let found = healthy.iter().filter_map(|endpoint| endpoint.address.parse::<IpAddr>().ok());
         let answers = found
             .filter(|ip| of(*ip) == self.of && seen.insert(*ip))
-            .take(MAX_RECORDS)
+            .take(self.max_records)
             .map(|ip| address(self.name.clone(), self.ttl, ip))
             .collect();
         Records { answers, additionals: Vec::new() }
@@ -111,7 +113,7 @@ impl Question<'_> {
             {
                 let Ok(number) = u16::try_from(declared_port.port) else { continue };
                 // A workload with two addresses is one target.
-                if records.answers.len() == MAX_RECORDS || !seen.insert((target.clone(), number)) {
+                if records.answers.len() == self.max_records || !seen.insert((target.clone(), number)) {
                     continue;
                 }
                 let weight = u16::try_from(endpoint.weight).unwrap_or(u16::MAX);
@@ -119,7 +121,7 @@ impl Question<'_> {
                 records.answers.push(Record::from_rdata(self.name.clone(), self.ttl, RData::SRV(srv)));
             }
             if let Some(ip) = ip
-                && records.additionals.len() < MAX_RECORDS
+                && records.additionals.len() < self.max_records
                 && endpoint.ports.iter().any(|declared_port| port.is_none_or(|port| declared_port.name == port))
                 && addressed.insert((target.clone(), ip))
             {

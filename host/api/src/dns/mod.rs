@@ -10,12 +10,12 @@
 //!
 //! # Limits
 //! At most [`DnsOptions::queries`] queries over UDP are answered at the same time, and a further one is dropped, as
-//! clients of UDP expect. Over TCP it is a sixteenth of that, since these answers may be large; further queries wait. At
-//! most [`DnsOptions::max_connections`] connections are open. A further one takes the place of an idle one
-//! ([`crate::places`]) or is closed, and so is a connection that is silent, or takes no answer, for
-//! [`DnsOptions::idle`]. An answer over
-//! UDP has at most 1,232 bytes (512 without EDNS) and is truncated there; an answer over TCP has 65,535 and leaves
-//! records out.
+//! clients of UDP expect. Over TCP it is a sixteenth of that, since these answers may be large; further queries wait. Over
+//! UDP as many about services of more than 32 KiB are answered at once; further ones get an empty, truncated answer. At
+//! most [`DnsOptions::max_connections`] connections are open. A further one takes the place of an idle one, or of one of the
+//! address with the most ([`crate::places`]), or is closed; and so is a connection that is silent, or takes no answer, for
+//! [`DnsOptions::idle`]. An answer over UDP has at most 1,232 bytes (512 without EDNS) and is truncated there; an answer
+//! over TCP has 65,535 and leaves records out.
 
 mod answer;
 mod name;

@@ -15,10 +15,11 @@ use hickory_proto::{
 use mortise_resource::{Code, grpc::catalog::ServiceEndpoints, pb, tenancy::DEFAULT};
 use mortise_service::{Caller, Consistency, Origin, Remote, ResourceService, Source, Surface};
 use prost::Message as _;
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::{
     DnsOptions,
-    answer::{self, Question, Records},
+    answer::{self, MAX_RECORDS, Question, Records},
     name::{Part, Subject, parse_name},
 };
 
@@ -30,6 +31,19 @@ const MAX_PLAIN_UDP_BYTES: usize = 512;
 
 /// Bytes of the smallest record in an answer about a service: a compressed name, ten fixed bytes, and an address.
 const MIN_RECORD_BYTES: usize = 16;
+
+/// Size of a service's endpoints, bytes, from which on they are decoded on a thread of their own for a datagram: hundreds
+/// of endpoints take as long as dozens of usual queries.
+const LARGE_SERVICE_BYTES: usize = 32 << 10;
+
+/// Small answers for each large one that is made at the same time. A large answer may take 20 ms of a processor, so dozens
+/// of them at once would delay everything else.
+const SMALL_FOR_LARGE: usize = 16;
+
+/// Number of large answers at the same time, beside so many small ones.
+pub(super) fn large_answers(queries: usize) -> usize {
+    (queries / SMALL_FOR_LARGE).max(1)
+}
 
 /// The transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +58,11 @@ pub(super) struct Resolver {
     options: DnsOptions,
     /// The address of this server, unless it listens on all addresses.
     own: Option<IpAddr>,
+    large: LargeServices,
 }
+
+/// The places for large services over UDP. Over TCP, each answer is made on a thread of its own already.
+struct LargeServices(Arc<Semaphore>);
 
 /// The answer to a question.
 struct Lookup {
@@ -52,17 +70,24 @@ struct Lookup {
     records: Records,
     /// Whether the zone's SOA accompanies an empty answer.
     with_soa: bool,
+    /// Whether the client has to ask over TCP.
+    is_truncated: bool,
 }
 
 impl Lookup {
     fn code(code: ResponseCode) -> Self {
-        Self { code, records: Records::default(), with_soa: code == ResponseCode::NXDomain }
+        Self { code, records: Records::default(), with_soa: code == ResponseCode::NXDomain, is_truncated: false }
     }
 
     /// An answer with records, or an empty one if the name has no record of the type.
     fn records(records: Records) -> Self {
         let with_soa = records.answers.is_empty();
-        Self { code: ResponseCode::NoError, records, with_soa }
+        Self { code: ResponseCode::NoError, records, with_soa, is_truncated: false }
+    }
+
+    /// An answer without records, which asks the client for a query over TCP.
+    fn truncated() -> Self {
+        Self { is_truncated: true, ..Self::code(ResponseCode::NoError) }
     }
 
     fn record(record: Record) -> Self {
@@ -73,7 +98,8 @@ impl Lookup {
 impl Resolver {
     pub(super) fn new(service: ResourceService, options: DnsOptions, local: SocketAddr) -> Self {
         let own = Some(local.ip()).filter(|ip| !ip.is_unspecified());
-        Self { service, options, own }
+        let large = LargeServices::new(options.queries);
+        Self { service, options, own, large }
     }
 
     /// The answer to a query, and its code; `None` if the bytes are not a query and get no answer.
@@ -101,7 +127,14 @@ impl Resolver {
             edns.set_max_payload(MAX_UDP_BYTES);
             reply.set_edns(edns);
         }
-        let lookup = self.look_up(&query, from).await;
+        let room = match (by, &query.edns) {
+            (Transport::Tcp, _) => usize::from(u16::MAX),
+            (Transport::Udp, None) => MAX_PLAIN_UDP_BYTES,
+            (Transport::Udp, Some(edns)) => usize::from(edns.max_payload().min(MAX_UDP_BYTES)).max(MAX_PLAIN_UDP_BYTES),
+        };
+        // One record more than fits, which shows that the answer is truncated.
+        let max_records = MAX_RECORDS.min(room / MIN_RECORD_BYTES + 1);
+        let lookup = self.look_up(&query, from, by, max_records).await;
         reply.metadata.response_code = lookup.code;
         reply.metadata.authoritative = matches!(lookup.code, ResponseCode::NoError | ResponseCode::NXDomain);
         reply.add_answers(lookup.records.answers);
@@ -109,15 +142,13 @@ impl Resolver {
         if lookup.with_soa {
             reply.add_authority(self.soa());
         }
-        let room = match (by, &query.edns) {
-            (Transport::Tcp, _) => usize::from(u16::MAX),
-            (Transport::Udp, None) => MAX_PLAIN_UDP_BYTES,
-            (Transport::Udp, Some(edns)) => usize::from(edns.max_payload().min(MAX_UDP_BYTES)).max(MAX_PLAIN_UDP_BYTES),
-        };
+        if lookup.is_truncated {
+            return Some((reply.truncate().to_vec().ok()?, lookup.code));
+        }
         Some((encode_within(reply, room, by)?, lookup.code))
     }
 
-    async fn look_up(&self, query: &Message, from: SocketAddr) -> Lookup {
+    async fn look_up(&self, query: &Message, from: SocketAddr, by: Transport, max_records: usize) -> Lookup {
         if query.metadata.op_code != OpCode::Query {
             return Lookup::code(ResponseCode::NotImp);
         }
@@ -159,8 +190,8 @@ impl Resolver {
             }
             Subject::Service { namespace, service, part } => {
                 let whole = self.name_in_zone(&format!("{service}.{namespace}.svc"));
-                let question = Question { name, of: query_type, part: &part, service: whole, ttl };
-                let lookup = self.of_service(&question, &namespace, &service, from).await;
+                let question = Question { name: name.clone(), of: query_type, part, service: whole, ttl, max_records };
+                let lookup = self.of_service(question, &namespace, &service, from, by).await;
                 lookup.unwrap_or_else(Lookup::code)
             }
         }
@@ -175,10 +206,11 @@ impl Resolver {
 
     async fn of_service(
         &self,
-        question: &Question<'_>,
+        question: Question,
         namespace: &str,
         service: &str,
         from: SocketAddr,
+        by: Transport,
     ) -> Result<Lookup, ResponseCode> {
         let source = Source::from_address(from.ip());
         let caller = match self.service.access() {
@@ -188,9 +220,7 @@ impl Resolver {
         let origin = Origin::new(Surface::Dns, Remote::from_address(from), None);
         let caller = caller.with_source(source).from(Some(Arc::new(origin)));
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
-            let data = found.data.unwrap_or_default();
-            let endpoints = ServiceEndpoints::decode(data.value.as_slice()).map_err(|_| ResponseCode::ServFail)?;
-            return question.answer(&endpoints).map(Lookup::records).ok_or(ResponseCode::NXDomain);
+            return self.large.answer(question, found.data.unwrap_or_default().value, by).await;
         }
         // The service may exist without endpoints, because they are not computed yet, or its author writes them and has
         // not.
@@ -235,11 +265,36 @@ impl Resolver {
     }
 }
 
+impl LargeServices {
+    fn new(queries: usize) -> Self {
+        Self(Arc::new(Semaphore::new(large_answers(queries))))
+    }
+
+    /// Answers from the encoded endpoints of a service. Without a place the answer is truncated: over TCP its client waits
+    /// for its turn.
+    async fn answer(&self, question: Question, endpoints: Vec<u8>, by: Transport) -> Result<Lookup, ResponseCode> {
+        let is_large = by == Transport::Udp && endpoints.len() > LARGE_SERVICE_BYTES;
+        let answer = move || {
+            let endpoints = ServiceEndpoints::decode(endpoints.as_slice()).map_err(|_| ResponseCode::ServFail)?;
+            question.answer(&endpoints).map(Lookup::records).ok_or(ResponseCode::NXDomain)
+        };
+        if !is_large {
+            return answer();
+        }
+        let Ok(turn) = self.0.clone().try_acquire_owned() else { return Ok(Lookup::truncated()) };
+        let answering = spawn_blocking(move || {
+            let _turn = turn;
+            answer()
+        });
+        answering.await.unwrap_or(Err(ResponseCode::ServFail))
+    }
+}
+
 /// Encodes an answer, as far as it fits into `room` bytes.
 fn encode_within(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
     // Beyond the longest message the encoder drops records and sets TC, a bit of the third byte.
     let is_whole = |bytes: &Vec<u8>| bytes.len() <= room && bytes.get(2).is_some_and(|flags| flags & 0x02 == 0);
-    // Thousands of records would be encoded in vain for a datagram.
+    // More records than fit would be encoded in vain for a datagram.
     let may_fit = |reply: &Message| by == Transport::Tcp || reply.answers.len() * MIN_RECORD_BYTES <= room;
     let fits = |reply: &Message| Some(reply).filter(|reply| may_fit(reply))?.to_vec().ok().filter(is_whole);
     if let Some(bytes) = fits(&reply) {
@@ -256,5 +311,44 @@ fn encode_within(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u
         }
         // Even without them the answer does not fit: half of the records, in any order, will do.
         reply.answers.truncate(reply.answers.len() / 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::grpc::catalog::{Endpoint, Health};
+
+    use super::*;
+
+    fn question(of: RecordType) -> Question {
+        let name = Name::from_ascii("web.default.svc.cluster.local.").unwrap();
+        Question { name: name.clone(), of, part: Part::Whole, service: name, ttl: 0, max_records: 78 }
+    }
+
+    fn service(endpoints: usize) -> Vec<u8> {
+        let endpoint = |n: usize| Endpoint {
+            address: format!("10.0.{}.{}", n / 256, n % 256),
+            health: Health::Passing.into(),
+            ..Endpoint::default()
+        };
+        ServiceEndpoints { endpoints: (0..endpoints).map(endpoint).collect(), ..ServiceEndpoints::default() }
+            .encode_to_vec()
+    }
+
+    /// A datagram about a large service is answered while it has a place, and otherwise sends its client to TCP.
+    #[tokio::test]
+    async fn datagrams_about_large_services_have_places_of_their_own() {
+        let places = LargeServices::new(16);
+        let answer = async |endpoints, of, by| places.answer(question(of), service(endpoints), by).await.unwrap();
+        let large = answer(5_000, RecordType::A, Transport::Udp).await;
+        assert_eq!((large.records.answers.len(), large.is_truncated), (78, false), "no more than the question wants");
+        let empty = answer(5_000, RecordType::AAAA, Transport::Udp).await;
+        assert!(empty.records.answers.is_empty() && !empty.is_truncated && empty.with_soa);
+        let held = places.0.clone().try_acquire_owned().expect("places come back");
+        let large = answer(5_000, RecordType::A, Transport::Udp).await;
+        assert!(large.is_truncated && large.records.answers.is_empty() && !large.with_soa);
+        assert_eq!(answer(5, RecordType::A, Transport::Udp).await.records.answers.len(), 5, "a small one needs none");
+        assert!(!answer(5_000, RecordType::A, Transport::Tcp).await.is_truncated);
+        drop(held);
     }
 }

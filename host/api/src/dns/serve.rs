@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     DnsPorts,
-    resolve::{Resolver, Transport},
+    resolve::{Resolver, Transport, large_answers},
 };
 use crate::places::{Places, Usage};
 
@@ -27,10 +27,6 @@ const RECEIVE_RETRY_WAIT: Duration = Duration::from_millis(100);
 
 /// Consecutive faults before a wait: a single one may concern just one client, such as one that is gone.
 const MAX_FAULTS: u32 = 16;
-
-/// Queries over UDP for each query over TCP that is answered at the same time. An answer over TCP may take 20 ms of a
-/// processor, so dozens of them at once would delay everything else.
-const UDP_TURNS_FOR_TCP: usize = 16;
 
 /// State that both sockets share.
 struct Shared {
@@ -52,7 +48,7 @@ pub(crate) async fn serve(
     let DnsPorts { udp, tcp, options } = ports;
     let shared = Arc::new(Shared {
         udp_turns: Arc::new(Semaphore::new(options.queries)),
-        tcp_turns: Arc::new(Semaphore::new((options.queries / UDP_TURNS_FOR_TCP).max(1))),
+        tcp_turns: Arc::new(Semaphore::new(large_answers(options.queries))),
         connections: Places::new("dns", options.max_connections),
         idle: options.idle,
         resolver: Resolver::new(service, options, tcp.local_addr()?),

@@ -3,12 +3,12 @@
 //! With TLS, a connection begins with a handshake in a task of its own, so that a slow client delays no other. It
 //! counts among the connections from before the handshake.
 //!
-//! A connection begins with the preface that HTTP/2 requires of every client ([`super::preface`]). It is closed if the
-//! preface is not complete in time, or when the server stops: no call can be running on it. From there on HTTP/2 watches it and drops
-//! a client that answers no ping. At the limit an idle connection makes room ([`crate::places`]): it gets GOAWAY, so
-//! that its client opens another one for its next call, and is closed. If no connection is idle, the new one is closed
-//! at once and silently: clients treat this like an absent server and come back later, while after an answer in HTTP/2
-//! they would retry at once.
+//! A connection begins with the preface that HTTP/2 requires of every client ([`super::preface`]). It is closed if the preface is not
+//! complete in time, or when the server stops: no call can be running on it. From there on HTTP/2 watches it and drops
+//! a client that answers no ping. At the limit another connection makes room ([`crate::places`]). An idle one gets GOAWAY,
+//! so that its client opens another one for its next call, and is closed; a busy one is closed with its calls, for which
+//! its client gets Unavailable. If none makes room, the new one is closed at once and silently: clients treat this like an
+//! absent server and come back later, while after an answer in HTTP/2 they would retry at once.
 //!
 //! HTTP/2 gets the bytes of a connection in slices of [`SLICE_BYTES`], and the server begins the calls of a slice before
 //! it reads the next. So a client that begins and resets calls at once takes turns with other connections, and the
@@ -65,6 +65,8 @@ const GO_AWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 pub(crate) struct ConnectionLimits {
     /// Concurrent connections.
     pub(crate) connections: usize,
+    /// Whether callers have credentials, so that a part of the connections is for those.
+    pub(crate) has_reserve: bool,
     /// Longest time for the preface.
     pub(crate) preface: Duration,
 }
@@ -76,7 +78,7 @@ pub(crate) fn accept(
     tls: Option<Arc<Tls>>,
     stopping: watch::Receiver<bool>,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Places::new("grpc", bounds.connections);
+    let places = Places::with_reserve("grpc", bounds.connections, bounds.has_reserve);
     let begun = (Port::new(listener, Protocol::Grpc.name()), JoinSet::new());
     stream::unfold(begun, move |(mut port, mut handshakes)| {
         let (places, tls, stopping) = (places.clone(), tls.clone(), stopping.clone());
@@ -187,6 +189,14 @@ enum Leaving {
     Asked,
     /// GOAWAY was sent.
     Gone,
+    /// The connection ends with its calls.
+    Cut,
+}
+
+/// The end of a connection whose calls end, too.
+fn cut() -> io::Error {
+    let what = "another address took the place of this connection, since this address has the most";
+    io::Error::new(io::ErrorKind::ConnectionAborted, what)
 }
 
 impl Connection {
@@ -200,9 +210,13 @@ impl Connection {
     fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<Leaving> {
         match self.leaving {
             Leaving::No if self.place.0.usage.poll_leave(cx).is_ready() => {
-                self.leaving = Leaving::Asked;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+                if self.place.0.usage.ends_calls() {
+                    self.leaving = Leaving::Cut;
+                } else {
+                    self.leaving = Leaving::Asked;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
             }
             Leaving::Asked if self.place.0.usage.is_idle() => {
                 self.leaving = Leaving::Gone;
@@ -210,9 +224,18 @@ impl Connection {
                     self.say_go_away(cx);
                 }
             }
-            Leaving::No | Leaving::Asked | Leaving::Gone => {}
+            Leaving::No | Leaving::Asked | Leaving::Gone | Leaving::Cut => {}
         }
         Poll::Ready(self.leaving)
+    }
+
+    /// Fails once the connection has to end with its calls. HTTP/2 does not read while the client takes nothing.
+    fn check_cut(&self, cx: &Context<'_>) -> io::Result<()> {
+        let usage = &self.place.0.usage;
+        match usage.poll_leave(cx).is_ready() && usage.ends_calls() {
+            true => Err(cut()),
+            false => Ok(()),
+        }
     }
 
     /// Sends GOAWAY, unless the client has not taken what was sent before: the connection ends in any case.
@@ -277,9 +300,11 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if ready!(self.poll_leave(cx)) == Leaving::Gone {
+        match ready!(self.poll_leave(cx)) {
             // The end of the connection, for HTTP/2.
-            return Poll::Ready(Ok(()));
+            Leaving::Gone => return Poll::Ready(Ok(())),
+            Leaving::Cut => return Poll::Ready(Err(cut())),
+            Leaving::No | Leaving::Asked => {}
         }
         if self.foreign.is_some() {
             return self.poll_foreign(cx);
@@ -324,6 +349,7 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.check_cut(cx)?;
         if self.foreign.is_some() {
             return Poll::Ready(Ok(buf.len()));
         }
@@ -331,6 +357,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check_cut(cx)?;
         let is_unknown = self.preface.as_ref().is_some_and(|preface| preface.spoken() == Spoken::Unknown);
         if is_unknown || self.foreign.is_some() {
             return Poll::Ready(Ok(()));
@@ -344,148 +371,4 @@ impl AsyncWrite for Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
-    use futures::StreamExt as _;
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpStream,
-        time::{Instant, timeout},
-    };
-
-    use super::*;
-    use crate::{grpc::preface::PREFACE_BYTES, tls::testing};
-
-    const START: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    const LONG: Duration = Duration::from_secs(60);
-
-    type Opened = (SocketAddr, Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>, watch::Sender<bool>);
-
-    async fn open(connections: usize, preface: Duration) -> Opened {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (stop, stopping) = watch::channel(false);
-        (addr, accept(listener, ConnectionLimits { connections, preface }, None, stopping).boxed(), stop)
-    }
-
-    async fn late(connection: &mut Connection) -> bool {
-        let read = timeout(LONG / 2, connection.read(&mut [0])).await.expect("reading ends");
-        read.is_err_and(|e| e.to_string().contains("http.request_timeout_ms"))
-    }
-
-    #[tokio::test]
-    async fn a_client_has_to_begin_in_time() {
-        let (addr, mut connections, _stop) = open(8, Duration::from_millis(200)).await;
-        let mut clients = Vec::new();
-        let mut servers = Vec::new();
-        for sent in [&START[..0], &START[..10], &START[..PREFACE_BYTES - 1], &START[..]] {
-            let mut client = TcpStream::connect(addr).await.unwrap();
-            client.write_all(sent).await.unwrap();
-            let mut server = connections.next().await.unwrap().unwrap();
-            server.read_exact(&mut vec![0; sent.len()]).await.unwrap();
-            clients.push(client);
-            servers.push(server);
-        }
-        let mut begun = servers.pop().unwrap();
-        for server in &mut servers {
-            assert!(late(server).await);
-            assert!(late(server).await, "asked again, it says so again");
-        }
-        // Single bytes now and then do not complete the preface.
-        let mut slow = TcpStream::connect(addr).await.unwrap();
-        let mut server = connections.next().await.unwrap().unwrap();
-        tokio::spawn(async move {
-            for byte in &START[..PREFACE_BYTES - 1] {
-                let _ = slow.write_all(&[*byte]).await;
-                // The pace of a slow client.
-                sleep(Duration::from_millis(20)).await;
-            }
-            std::future::pending::<()>().await;
-        });
-        while server.read(&mut [0]).await.is_ok() {}
-        assert!(server.preface.is_some());
-        // A connection that has begun may stay silent, for longer than the others had.
-        sleep(Duration::from_millis(300)).await;
-        clients.last_mut().unwrap().write_all(b"x").await.unwrap();
-        assert_eq!(timeout(LONG, begun.read_u8()).await.unwrap().unwrap(), b'x');
-    }
-
-    #[tokio::test]
-    async fn what_has_not_begun_ends_with_the_server_and_what_has_goes_on() {
-        let (addr, mut connections, stop) = open(8, LONG).await;
-        let mut silent = TcpStream::connect(addr).await.unwrap();
-        let mut server = connections.next().await.unwrap().unwrap();
-        let mut client = TcpStream::connect(addr).await.unwrap();
-        client.write_all(START).await.unwrap();
-        let mut begun = connections.next().await.unwrap().unwrap();
-        begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
-
-        let sent_at = Instant::now();
-        stop.send_replace(true);
-        assert!(late(&mut server).await);
-        assert!(sent_at.elapsed() < Duration::from_secs(5), "{:?}", sent_at.elapsed());
-        drop(server);
-        assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
-        client.write_all(b"x").await.unwrap();
-        assert_eq!(begun.read_u8().await.unwrap(), b'x');
-        // A preface before the stop is served.
-        client = TcpStream::connect(addr).await.unwrap();
-        client.write_all(START).await.unwrap();
-        begun = connections.next().await.unwrap().unwrap();
-        begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn connections_are_bounded_and_places_come_back() {
-        let (addr, mut connections, _stop) = open(2, LONG).await;
-        let mut clients = Vec::new();
-        let mut servers = Vec::new();
-        for _ in 0..2 {
-            clients.push(TcpStream::connect(addr).await.unwrap());
-            servers.push(connections.next().await.unwrap().unwrap());
-        }
-        let mut refused = TcpStream::connect(addr).await.unwrap();
-        let next = timeout(Duration::from_millis(200), connections.next()).await;
-        assert!(next.is_err(), "it is not served");
-        assert_eq!(refused.read(&mut [0]).await.unwrap(), 0, "it is closed");
-        servers.pop();
-        let client = TcpStream::connect(addr).await.unwrap();
-        let server = timeout(LONG, connections.next()).await.unwrap().unwrap().unwrap();
-        assert_eq!(server.connect_info().tcp.unwrap().remote_addr(), Some(client.local_addr().unwrap()));
-        assert!(server.transport.inner().tcp().unwrap().nodelay().unwrap());
-    }
-
-    /// Extensions of a request on the connection.
-    fn unfolded(connection: &Connection) -> Extensions {
-        let mut extensions = Extensions::new();
-        extensions.insert(connection.connect_info());
-        Peer::spread_into(&mut extensions);
-        extensions
-    }
-
-    #[tokio::test]
-    async fn requests_know_where_they_come_from_and_by_which_certificate() {
-        let (addr, mut connections, _stop) = open(8, LONG).await;
-        let client = TcpStream::connect(addr).await.unwrap();
-        let extensions = unfolded(&connections.next().await.unwrap().unwrap());
-        let source = |extensions: &Extensions| extensions.get::<TcpConnectInfo>().unwrap().remote_addr();
-        assert_eq!(source(&extensions), Some(client.local_addr().unwrap()));
-        assert_eq!(extensions.get::<PeerCertificate>(), None);
-
-        let files = testing::Files::new();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (_stop, stopping) = watch::channel(false);
-        let limits = ConnectionLimits { connections: 8, preface: LONG };
-        let mut connections = accept(listener, limits, Some(files.load().await), stopping).boxed();
-        for names in [Some(["robot.test", "spiffe://test/robot", "robot"]), None] {
-            let connecting = files.connect(addr, names.is_some());
-            let (client, server) = tokio::join!(connecting, connections.next());
-            let extensions = unfolded(&server.unwrap().unwrap());
-            assert_eq!(source(&extensions), Some(client.get_ref().0.local_addr().unwrap()));
-            let found = extensions.get::<PeerCertificate>().map(|certificate| certificate.names.to_vec());
-            assert_eq!(found, names.map(|names| names.map(str::to_owned).into()));
-        }
-    }
-}
+mod tests;

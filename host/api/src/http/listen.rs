@@ -5,10 +5,10 @@
 //! costs a little memory for a bounded time, except watches, which last as long as their clients listen. A request that
 //! is not complete a moment after the stop does not delay the end (`unfinished`).
 //!
-//! When all connections are in use, an idle one makes room ([`crate::places`]): one without a whole head of a request, or
-//! between two requests. If every connection has a request, a few more get answers to `/healthz` and `/readyz` only: a
-//! busy server is not dead, and must not be restarted. Beyond these few, a new connection replaces the oldest one, so
-//! that silent clients cannot block the others.
+//! When all connections are in use, another one makes room ([`crate::places`]): an idle one, which is one without a whole
+//! head of a request, or between two requests; or one of the address with the most, which ends within its answer. If none
+//! makes room, a few more get answers to `/healthz` and `/readyz` only: a busy server is not dead, and must not be
+//! restarted. Beyond these few, a new connection replaces the oldest one, so that silent clients cannot block the others.
 
 use std::{
     collections::VecDeque,
@@ -66,6 +66,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Serves until the stop; then ends idle connections, and resolves when the others have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
+    places: Arc<Places>,
     router: Router,
     probes: Router,
     options: HttpOptions,
@@ -75,7 +76,6 @@ pub(crate) async fn serve(
     let mut probing = VecDeque::new();
     let mut port = Port::new(listener, Protocol::Http.name());
     let mut connections = JoinSet::new();
-    let places = Places::new("http", options.max_connections);
     let open = metrics::gauge!("mortise_http_connections");
     loop {
         let (stream, address) = tokio::select! {
@@ -169,7 +169,7 @@ async fn connection(
             }
         }
         () = place.usage.has_to_leave() => {
-            if place.usage.is_idle() {
+            if place.usage.is_idle() || place.usage.ends_calls() {
                 return;
             }
             serving.as_mut().graceful_shutdown();
@@ -243,7 +243,9 @@ mod tests {
         let addr = listener.local_addr().unwrap();
         let (stop, stopping) = watch::channel(false);
         let (router, tls) = (Router::new().fallback(known), Some(files.load().await));
-        let serving = tokio::spawn(serve(listener, router, Router::new(), HttpOptions::default(), tls, stopping));
+        let places = Places::new("http", 8);
+        let serving =
+            tokio::spawn(serve(listener, places, router, Router::new(), HttpOptions::default(), tls, stopping));
         for (with_certificate, names) in [(true, "robot.test spiffe://test/robot robot"), (false, "")] {
             let mut client = files.connect(addr, with_certificate).await;
             client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -261,9 +263,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (stop, stopping) = watch::channel(false);
-        let options = HttpOptions { max_connections: 0, ..HttpOptions::default() };
+        let places = Places::new("http", 0);
         let probes = Router::new().fallback(|| async { "well" });
-        let serving = tokio::spawn(serve(listener, Router::new(), probes, options, None, stopping));
+        let serving =
+            tokio::spawn(serve(listener, places, Router::new(), probes, HttpOptions::default(), None, stopping));
         let mut silent = Vec::new();
         for _ in 0..MAX_PROBES + 10 {
             silent.push(TcpStream::connect(addr).await.unwrap());

@@ -55,12 +55,14 @@ async fn open(
     let rpc =
         pb::WatchListRequest { r#type: Some(wanted.clone()), tenancy: Some(tenancy), name_prefix: prefix, after: None };
     let span = type_span("WatchList", rpc.r#type.as_ref());
-    let events = run_guarded(span, Box::pin(request.shared.service.watch_list(&caller, rpc))).await?;
+    let mut events = run_guarded(span, Box::pin(request.shared.service.watch_list(&caller, rpc))).await?;
+    if let Some(name) = only {
+        events = events.only(name);
+    }
     let keep_alive = KeepAlive::new().interval(request.shared.options.keep_alive).text("alive");
     let open = OpenWatch {
         events,
         wanted,
-        only,
         printer: request.printer(),
         shared: request.shared,
         path: request.parts.uri.path().to_owned(),
@@ -92,8 +94,6 @@ pub(super) fn ended(shared: &Shared, path: &str, error: Error) -> SseEvent {
 struct OpenWatch {
     events: Events,
     wanted: pb::Type,
-    /// The only wanted name.
-    only: Option<String>,
     printer: Printer,
     shared: Shared,
     path: String,
@@ -121,10 +121,6 @@ impl OpenWatch {
                 None => continue,
             };
             let resource = resource.unwrap_or_default();
-            let called = resource.id.as_ref().map(|id| &id.name);
-            if self.only.is_some() && self.only.as_ref() != called {
-                continue;
-            }
             self.refresh();
             let version = resource.version.clone();
             return Ok(SseEvent::default().event(name).id(version).data(self.printer.compact(&resource)));

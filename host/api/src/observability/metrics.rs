@@ -78,6 +78,8 @@ pub const ALL: &[Metric] = table! {
         "Calls refused because the audit log takes no records.";
     Counter mortise_audit_reopened_total()
         "Openings of another file by the audit log, after a move, a removal or a request.";
+    Counter mortise_busy_replaced_total(place)
+        "Connections (grpc, http, dns, local) that ended with their calls to make room for others.";
     Counter mortise_caller_refused_total(kind)
         "Watches and calls refused because their caller has too many open.";
     Counter mortise_controller_errors_total(controller)

@@ -261,7 +261,8 @@ section! {
     /// The gRPC port.
     struct Grpc in "grpc" {
         /// Open connections; one address has at most seven eighths of them. A further one takes the place of one without
-        /// calls, which gets GOAWAY, or is closed. A new connection has http.request_timeout_ms to send its first bytes.
+        /// calls, which gets GOAWAY, or of one of the address with the most, which ends with its calls, or is closed. A
+        /// new connection has http.request_timeout_ms to send its first bytes.
         max_connections: usize = 4_096, AT_ONCE;
         /// Calls in progress of one caller, watches and other streams included: of the holder of a token over all its
         /// connections, or of an address without one.
@@ -290,8 +291,9 @@ section! {
         /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
         /// Open connections; one address has at most seven eighths of them. A further one takes the place of one without
-        /// a request, or is answered 503, except a few requests for /healthz. An open watch takes one connection; all
-        /// watches together take at most three quarters.
+        /// a request, or of one of the address with the most, which ends within its answer, or is answered 503, except a
+        /// few requests for /healthz. An open watch takes one connection; all watches together take at most three
+        /// quarters.
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
         /// Time for a client to send the head of a request, its body, and the next request. On the gRPC port: time for
         /// the first bytes of HTTP/2.

@@ -107,7 +107,7 @@ impl HookInstance {
             return Err(reporter.fault(hook, fault, None));
         };
         let ticking = component.ticker.clone().keep_ticking();
-        let time = CallTime::of_hooks(limits.deadline(), until);
+        let time = CallTime::of_hooks(limits.deadline(), until, reporter.work.clone());
         let (name, settings) = (reporter.plugin.clone(), component.settings.clone());
         let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), time)
             .map_err(|e| reporter.fault(hook, HookFault::Host(format!("{e:#}")), Some(&e)))?;

@@ -87,7 +87,7 @@ impl WarmInstance {
     ) -> Result<Self, HookError> {
         let (name, limits) = (reporter.plugin.clone(), &component.limits);
         let host = |e: wasmtime::Error| reporter.fault(hook.name(), HookFault::Host(format!("{e:#}")), Some(&e));
-        let time = CallTime::of_controllers(limits.deadline(), until);
+        let time = CallTime::of_controllers(limits.deadline(), until, reporter.work.clone());
         let mut store = store(&component.engine, &reporter.logs, name, settings, limits.clone(), time).map_err(host)?;
         // Twice the limit and some more: a message slightly too large is an error for the guest, one far too large ends
         // it.

@@ -108,7 +108,14 @@ pub(crate) fn late(bound: Bound, state: &State) -> HookFault {
     let limits = &state.limits;
     match bound {
         Bound::OwnTime => HookFault::Deadline { limit_ms: limits.deadline_ms, setting: limits.deadline_setting() },
-        Bound::Delay => HookFault::Starved { whole_ms: millis(state.time.allowance + limits.max_delay()) },
+        Bound::Delay => {
+            let whole = state.time.allowance + limits.max_delay();
+            let whole_ms = millis(whole);
+            match state.time.is_crowded(whole) {
+                true => HookFault::Crowded { whole_ms, setting: limits.deadline_setting() },
+                false => HookFault::Starved { whole_ms },
+            }
+        }
     }
 }
 

@@ -60,7 +60,8 @@ impl<F: Future> Future for Worked<F> {
 }
 
 /// Processor time of this thread.
-pub(crate) fn processor_time() -> Duration {
+#[must_use]
+pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

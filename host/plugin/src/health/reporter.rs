@@ -20,6 +20,7 @@ use crate::{
     health::{
         backtrace,
         breaker::{CallerId, HealthState, Quarantine},
+        call_time::PluginWork,
         log_level::LogLevel,
         logs::Logs,
         metrics::PluginMetrics,
@@ -36,6 +37,7 @@ pub(crate) struct Reporter {
     pub(crate) logs: Arc<Logs>,
     pub(crate) metrics: Arc<PluginMetrics>,
     pub(crate) health: Health,
+    pub(crate) work: Arc<PluginWork>,
     backtraces: Throttle,
     hooks: Demotion,
     /// Separate from the hooks: heavy controllers do not slow hooks down.
@@ -63,6 +65,7 @@ impl Reporter {
             version,
             logs,
             metrics,
+            work: Arc::default(),
             backtraces: Throttle::default(),
             hooks: Demotion::default(),
             controllers: Demotion::default(),

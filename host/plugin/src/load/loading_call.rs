@@ -52,6 +52,7 @@ pub(crate) async fn call_once<E: Export>(
     let time = CallTime::of_hooks(
         limits.describe_deadline(),
         Instant::now() + limits.describe_deadline() + limits.max_delay(),
+        Arc::default(),
     );
     let slot = tokio::time::timeout_at(time.until.into(), sandbox.slots.clone().acquire_owned()).await;
     let Ok(Ok(_slot)) = slot else {

@@ -1,3 +1,5 @@
+mod busy;
+
 use std::{
     sync::{
         Arc,
@@ -95,7 +97,7 @@ fn dig(steps: usize) -> usize {
 /// Time that no test uses up.
 fn far() -> CallTime {
     let long = Duration::from_secs(600);
-    CallTime::of_controllers(long, Instant::now() + long)
+    CallTime::of_controllers(long, Instant::now() + long, Arc::default())
 }
 
 /// A reconciler of the test guest, and its host.
@@ -248,55 +250,6 @@ async fn every_limit_ends_a_call_and_is_named() {
     let empty = set.fault("spin", "a").await;
     assert_eq!(empty.fault, HookFault::Fuel { limit: 100_000, setting: "controllers.fuel" });
     assert_eq!(set.count().await, 1, "each call has fuel of its own");
-}
-
-/// Takes the thread of the test for 40 ms of each 41, as a machine with forty times as much work as processors would.
-async fn others_are_busy() {
-    loop {
-        #[allow(clippy::disallowed_methods, reason = "it takes the thread away on purpose")]
-        thread::sleep(Duration::from_millis(40));
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Runs a call on a busy thread, and answers its time by the clock, too.
-async fn beside_others<T>(call: impl Future<Output = T>) -> (T, Duration) {
-    let begun = Instant::now();
-    tokio::select! {
-        answer = call => (answer, begun.elapsed()),
-        () = others_are_busy() => unreachable!("they are busy for ever"),
-    }
-}
-
-/// The guest needs some 30 ms of processor time, and gets a millisecond of each 41.
-#[tokio::test]
-async fn the_time_of_a_call_is_its_own_on_a_busy_machine() {
-    let fuel = 1_000_000_000_000;
-    let short = ReconcileLimits { fuel, deadline_ms: 200, ..ReconcileLimits::default() };
-    // At low priority it would run on another thread.
-    let usual = Limits { low_priority_ms: 0, ..Limits::default() };
-    let set = set_up(usual.clone(), short.clone(), Grants::default()).await;
-    let (answer, took) = beside_others(set.call("work", "a")).await;
-    assert_eq!(answer.unwrap(), Outcome::Done);
-    assert!(took > Duration::from_millis(200), "the others were busy: {took:?}");
-
-    // An endless guest ends there, too, and is to blame.
-    let tiny = ReconcileLimits { deadline_ms: 5, ..short.clone() };
-    let set = set_up(usual.clone(), tiny, Grants::default()).await;
-    let (late, _) = beside_others(set.fault("spin", "a")).await;
-    assert_eq!(late.fault, HookFault::Deadline { limit_ms: 5, setting: "controllers.deadline_ms" });
-    assert!(late.counts);
-
-    // The bound on the whole holds, and blames the machine.
-    let impatient = Limits { max_delay_ms: 100, ..usual };
-    let set = set_up(impatient, ReconcileLimits { deadline_ms: 1_000, ..short }, Grants::default()).await;
-    let (starved, _) = beside_others(set.fault("spin", "a")).await;
-    assert_eq!(starved.fault, HookFault::Starved { whole_ms: 1_100 });
-    assert_eq!((starved.counts, starved.fault.code()), (false, Code::ResourceExhausted));
-    assert_eq!(
-        starved.to_string(),
-        "plugin tested 1.0.0: hook reconcile was kept from the processors by other work for 1100 ms; try again"
-    );
 }
 
 #[tokio::test]

@@ -11,24 +11,40 @@
 //! delivered together. When the caller's permissions change, the watch ends: with Unauthenticated without a valid
 //! token, with PermissionDenied if the caller may no longer list, and otherwise with Aborted, since the events so far
 //! may show too much or too little.
+//!
+//! # Cost
+//! Changes in other tenancies, and of names without the prefix, do not wake a watch. A change that the caller may not
+//! read, of another GroupVersion, or of another name than the [only](Events::only) one, is evaluated in vain: the caller
+//! pays for the time, and beyond a share of a processor its watches get changes later ([`WatchPace`]). An event that is
+//! delivered costs no share: its reader sets the pace.
 
+use std::time::{Duration, Instant};
+
+use mortise_plugin_host::processor_time;
 use mortise_resource::{EncodedResource, Error, IdRef, pb};
 use mortise_store::{ListKey, Query, StoreError, Watch, WatchEvent};
 
 use super::{
     open_watch::OpenWatch,
     pools::{FOREGROUND_RESOURCES, Lists, YIELD_INTERVAL_CHANGES},
+    watch_pace::WatchPace,
 };
 use crate::{
     call::{QueueKey, Share, store_fault::ended},
     rules::RequestHooks,
 };
 
+/// Processor time of waking a watch, which the watch itself cannot measure.
+const WAKE_TIME: Duration = Duration::from_micros(5);
+
 /// An open watch of a client. Dropping it closes it.
 pub struct Events {
     lists: Lists,
     state: WatchState,
     open: OpenWatch,
+    pace: WatchPace,
+    /// The only name that is shown.
+    only: Option<String>,
 }
 
 /// The progress of a watch.
@@ -48,7 +64,15 @@ enum WatchState {
 impl Events {
     /// Begins a watch behind a place. The store is asked at the first wait for an event.
     pub(crate) fn new(lists: &Lists, query: Query, after: Option<ListKey>, open: OpenWatch) -> Self {
-        Self { lists: lists.clone(), state: WatchState::Queued(query, after), open }
+        let pace = lists.pace(open.caller());
+        Self { lists: lists.clone(), state: WatchState::Queued(query, after), open, pace, only: None }
+    }
+
+    /// Skips the resources with other names that the prefix of the request admits.
+    #[must_use]
+    pub fn only(mut self, name: String) -> Self {
+        self.only = Some(name);
+        self
     }
 }
 
@@ -129,12 +153,14 @@ impl Events {
         let mut handed_over = false;
         while !handed_over {
             let mut next = Some(self.awaited().await?);
+            let is_live = matches!(self.state, WatchState::Live(_));
+            let (begun, worked_before) = (Instant::now(), processor_time());
             let registry = self.lists.core.types();
             let kind = registry.resolve_type(self.open.wanted())?;
             let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());
             let mut looked_at = 1;
             while let Some(event) = next {
-                let more = match shown(&mut hooks, event).await? {
+                let more = match shown(&mut hooks, self.only.as_deref(), event).await? {
                     None => true,
                     Some(event) => {
                         if let WatchEvent::EndOfSnapshot = event {
@@ -146,6 +172,12 @@ impl Events {
                 };
                 next = if more && looked_at < YIELD_INTERVAL_CHANGES { self.state.ready()? } else { None };
                 looked_at += 1;
+            }
+            drop(hooks);
+            if is_live && !handed_over {
+                // A hook may have moved the watch to another thread, whose time says nothing; others may have the processor.
+                let worked = processor_time().saturating_sub(worked_before).min(begun.elapsed());
+                self.open.until(self.pace.turn()).await?.pay(WAKE_TIME + worked);
             }
         }
         Ok(())
@@ -164,13 +196,13 @@ impl Events {
 }
 
 /// Returns the readable part of an event: the resource in its type's schema version.
-async fn shown(hooks: &mut RequestHooks, event: WatchEvent) -> Result<Option<WatchEvent>, Error> {
+async fn shown(hooks: &mut RequestHooks, only: Option<&str>, event: WatchEvent) -> Result<Option<WatchEvent>, Error> {
     let (resource, event): (_, fn(EncodedResource) -> WatchEvent) = match event {
         WatchEvent::EndOfSnapshot => return Ok(Some(event)),
         WatchEvent::Upsert(resource) => (resource, WatchEvent::Upsert),
         WatchEvent::Delete(resource) => (resource, WatchEvent::Delete),
     };
-    if !resource.has_type(&hooks.kind.gvk) {
+    if !resource.has_type(&hooks.kind.gvk) || only.is_some_and(|name| name != resource.name()) {
         return Ok(None);
     }
     let stored = resource.clone();

@@ -103,6 +103,9 @@ fn holds(step: &Step, terms: &[Term]) -> bool {
         !values.is_empty()
             && step.before.iter().chain(&step.now).any(|resource| match subject {
                 TermSubject::Name => values.contains(&id(resource).name),
+                TermSubject::NamePrefix => values.iter().any(|prefix| id(resource).name.starts_with(prefix)),
+                TermSubject::Partition => values.contains(&id(resource).tenancy.unwrap().partition),
+                TermSubject::Namespace => values.contains(&id(resource).tenancy.unwrap().namespace),
                 TermSubject::Tenancy => values == &Term::for_tenancy(&id(resource).tenancy.unwrap()).values,
                 TermSubject::Label(label) => resource
                     .meta

@@ -35,7 +35,14 @@ use tokio::sync::{oneshot, watch};
 use self::{
     commit::{job::Job, shared::Shared},
     files::wal::{self, SyncDisk},
-    read::{changes, filter::Filter, point, publisher::SubscribeRequest, replay, watch::SledWatch},
+    read::{
+        changes,
+        filter::{Filter, with_place},
+        point,
+        publisher::SubscribeRequest,
+        replay,
+        watch::SledWatch,
+    },
     tree::panics::catch_sled_panic,
 };
 pub use self::{
@@ -230,7 +237,8 @@ impl Backend for SledBackend {
             None => Filter::Query(query.clone()),
             after => Filter::Part(query.clone(), ScanPart { label: None, after }),
         };
-        let wanted = SubscribeRequest { type_key: &query.type_key, terms: &[], compares: false };
+        let terms = with_place(&[], query);
+        let wanted = SubscribeRequest { type_key: &query.type_key, terms: &terms, compares: false };
         let (snapshot, events, _) = self.shared.scanner.watch(filter.clone(), &wanted)?;
         Ok(Box::new(SledWatch::new(snapshot, filter, events)))
     }

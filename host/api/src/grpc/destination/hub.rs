@@ -333,14 +333,13 @@ async fn watch_once(
         name_prefix: name.clone(),
         after: None,
     };
-    let mut events = service.watch_list(caller, request).await?;
-    let is_meant = |resource: &pb::Resource| resource.id.as_ref().is_some_and(|id| id.name == name);
+    let mut events = service.watch_list(caller, request).await?.only(name);
     let mut found = None;
     let mut complete = false;
     loop {
         let now = match events.next().await?.event {
-            Some(Event::Upsert(upsert)) => upsert.resource.filter(is_meant).map(Some),
-            Some(Event::Delete(delete)) => delete.resource.filter(is_meant).map(|_| None),
+            Some(Event::Upsert(upsert)) => upsert.resource.map(Some),
+            Some(Event::Delete(delete)) => delete.resource.map(|_| None),
             Some(Event::EndOfSnapshot(_)) => {
                 complete = true;
                 waits.reset();

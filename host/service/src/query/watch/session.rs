@@ -68,7 +68,7 @@ impl Session {
         Ok(!self.search.kind.reads_as(before.kind.schema.message(), before.kind.schema_version))
     }
 
-    /// Returns the part of the store that the query needs: a required name or label, and the other required terms.
+    /// Returns the part of the store that the query needs: its place, a required label, and the required terms.
     pub(super) fn part(&self) -> (Query, ScanPart, Vec<Term>) {
         let mut query = self.search.query.clone();
         let mut part = ScanPart { label: None, after: self.search.after() };
@@ -84,9 +84,6 @@ impl Session {
                 Subject::Namespace if query.tenancy.namespace == tenancy::WILDCARD => query.tenancy.namespace = value,
                 _ => {}
             }
-        }
-        if [&query.tenancy.partition, &query.tenancy.namespace].iter().all(|unit| *unit != tenancy::WILDCARD) {
-            terms.push(Term::for_tenancy(&query.tenancy));
         }
         (query, part, terms)
     }

@@ -1,4 +1,8 @@
 //! A watch of one resource: its state, and every change of the shown part. The watch goes on after a removal.
+//!
+//! # Cost
+//! Changes of other names do not wake the watch. Its caller pays for the evaluation of the others, as for that of any query
+//! ([`WatchPace`]): thousands of watches of one resource get its changes later.
 
 use mortise_query::{Mask, Schema};
 use mortise_resource::{
@@ -13,7 +17,7 @@ use mortise_store::{
 use crate::{
     call::{Caller, store_fault::ended},
     core::{Core, ids::type_of},
-    lists::{OpenWatch, WatchPermission, WatchScope},
+    lists::{OpenWatch, WatchPace, WatchPermission, WatchScope},
     query::{
         compile::{project, shown},
         queries::Queries,
@@ -26,6 +30,7 @@ use crate::{
 pub struct ResourceChanges {
     core: Core,
     open: OpenWatch,
+    pace: WatchPace,
     id: pb::Id,
     mask: Mask,
     field_mask: Option<prost_types::FieldMask>,
@@ -58,7 +63,8 @@ impl Queries {
         let scope = WatchScope::One(kind.gvk.clone(), id.clone());
         let open = OpenWatch::new(&self.lists, &caller, "WatchResource", scope, permission)?;
         let field_mask = request.field_mask.filter(|_| !mask.is_everything());
-        Ok(ResourceChanges { core: self.core.clone(), open, id, mask, field_mask, changes: None, sent: None })
+        let pace = self.lists.pace(&caller);
+        Ok(ResourceChanges { core: self.core.clone(), open, pace, id, mask, field_mask, changes: None, sent: None })
     }
 }
 
@@ -99,10 +105,7 @@ impl ResourceChanges {
         let tenancy = self.id.tenancy.clone().unwrap_or_default();
         let resource_type = self.id.r#type.clone().unwrap_or_default();
         let query = Query { type_key: TypeKey::from(&resource_type), tenancy, name_prefix: self.id.name.clone() };
-        let terms = [
-            Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() },
-            Term::for_tenancy(&query.tenancy),
-        ];
+        let terms = [Term { subject: TermSubject::Name, values: [query.name_prefix.clone()].into() }];
         let opened = self.core.backend.open_changes(&query, &ScanPart::default(), &terms).await;
         let OpenedChanges { mut content, changes, .. } = opened.map_err(|e| ended(&e))?;
         // Names come in order, and a name is the first of those that begin with it.
@@ -124,6 +127,7 @@ impl ResourceChanges {
             Err(error) => return Err(ended(&error)),
         };
         self.changes = Some(changes);
+        let _turn = self.open.until(self.pace.turn()).await?;
         match (&change.now, &change.before) {
             (Some(now), _) if self.is_it(now) => self.visible(now).await.map(Some),
             (None, PriorState::Resource(before)) if self.is_it(before) => Ok(Some(None)),

@@ -13,7 +13,7 @@ use crate::{
     ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState, Query, ScanPart, StoreError, Term,
     WatchEvent,
     engine::read::{
-        filter::Filter,
+        filter::{Filter, with_place},
         hub::HubEvent,
         publisher::{SubscribeRequest, Subscription},
         replay::Replay,
@@ -59,7 +59,8 @@ pub(crate) fn open(
     part: &ScanPart,
     terms: &[Term],
 ) -> Result<OpenedChanges, StoreError> {
-    let wanted = SubscribeRequest { type_key: &query.type_key, terms, compares: true };
+    let terms = with_place(terms, query);
+    let wanted = SubscribeRequest { type_key: &query.type_key, terms: &terms, compares: true };
     let (content, events, position) = scanner.watch(Filter::Part(query.clone(), part.clone()), &wanted)?;
     let changes = SledChanges { concern: ChangeFilter::new(query, part), replay: None, caught_up: None, events };
     Ok(OpenedChanges { content: Box::new(content), position, changes: Box::new(changes) })
@@ -73,7 +74,8 @@ pub(crate) async fn after(
     terms: &[Term],
     position: Position,
 ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
-    let wanted = SubscribeRequest { type_key: &query.type_key, terms, compares: true };
+    let terms = with_place(terms, query);
+    let wanted = SubscribeRequest { type_key: &query.type_key, terms: &terms, compares: true };
     let (events, newest) = scanner.follow(&wanted)?;
     let concern = ChangeFilter::new(query, part);
     let Some(replay) = Replay::open(scanner, concern.clone(), position, newest).await? else { return Ok(None) };

@@ -6,7 +6,7 @@ use mortise_resource::{
     pb, tenancy,
 };
 
-use crate::{ExpectedId, Query, ScanPart};
+use crate::{ExpectedId, Query, ScanPart, Term, TermSubject};
 
 /// Selection of a list, a watch, or a list by owner or by referenced resource.
 #[derive(Debug, Clone)]
@@ -37,6 +37,22 @@ impl Filter {
             }),
         }
     }
+}
+
+/// Appends the requirements of a query on the place of its resources to terms, which may select better.
+pub(crate) fn with_place(terms: &[Term], query: &Query) -> Vec<Term> {
+    let Query { tenancy: pb::Tenancy { partition, namespace }, name_prefix, .. } = query;
+    let mut terms = terms.to_vec();
+    match [partition, namespace].map(|unit| unit != tenancy::WILDCARD) {
+        [true, true] => terms.push(Term::for_tenancy(&query.tenancy)),
+        [true, false] => terms.push(Term::one(TermSubject::Partition, partition.clone())),
+        [false, true] => terms.push(Term::one(TermSubject::Namespace, namespace.clone())),
+        [false, false] => {}
+    }
+    if !name_prefix.is_empty() && !terms.iter().any(|term| term.subject == TermSubject::Name) {
+        terms.push(Term::one(TermSubject::NamePrefix, name_prefix.clone()));
+    }
+    terms
 }
 
 fn is_about(record: &ReferenceRecord, target: &ExpectedId) -> bool {

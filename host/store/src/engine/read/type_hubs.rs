@@ -2,8 +2,8 @@
 //!
 //! A change goes to a hub if each of the hub's terms holds before or after it, so watches with other terms are not
 //! woken. A hub is indexed by the values of one of its terms, the one with the fewest hubs under its values at that
-//! time. A change is looked up by its name, tenancy, labels, and the values of the fields in the terms; each hub found
-//! is then checked with all of its terms.
+//! time. A change is looked up by its name and each beginning of its name, its tenancy and units, its labels, and the
+//! values of the fields in the terms; each hub found is then checked with all of its terms.
 //!
 //! # Cost and limits
 //! Some lookups for each change, whatever the number of watches; one read of each field in the terms, at most 16 for a
@@ -36,11 +36,20 @@ pub(crate) type Terms = Arc<[Term]>;
 pub(crate) struct TypeHubs {
     all: Option<Arc<Hub>>,
     of_terms: HashMap<Terms, Arc<FilteredHub>>,
-    names: HubsByValue,
-    tenancies: HubsByValue,
+    places: PlaceHubs,
     labels: HashMap<String, HubsByValue>,
     /// Fields that are read, with the number of hubs that have a term with the field.
     fields: HashMap<TermField, (usize, HubsByValue)>,
+}
+
+/// Hubs found by the place of a resource.
+#[derive(Default)]
+struct PlaceHubs {
+    names: HubsByValue,
+    prefixes: HubsByValue,
+    tenancies: HubsByValue,
+    partitions: HubsByValue,
+    namespaces: HubsByValue,
 }
 
 /// Hubs by the values of one of their terms.
@@ -73,7 +82,7 @@ impl TypeHubs {
         };
         let admitted = terms.iter().filter(|term| match &term.subject {
             TermSubject::Field(field) => admits(field),
-            TermSubject::Name | TermSubject::Tenancy | TermSubject::Label(_) => true,
+            _ => true,
         });
         let admitted: Terms = admitted.take(MAX_TERMS).cloned().collect();
         (!admitted.is_empty()).then_some(admitted)
@@ -96,10 +105,9 @@ impl TypeHubs {
             }
         }
         let by_value = match &term.subject {
-            TermSubject::Name => &mut self.names,
-            TermSubject::Tenancy => &mut self.tenancies,
             TermSubject::Label(label) => self.labels.entry(label.clone()).or_default(),
             TermSubject::Field(field) => &mut self.fields.entry(field.clone()).or_default().1,
+            place => self.places.by_value(place),
         };
         for value in &term.values {
             by_value.0.entry(value.clone()).or_default().push(made.clone());
@@ -110,9 +118,13 @@ impl TypeHubs {
 
     /// Returns the number of hubs under a value.
     fn under(&self, subject: &TermSubject, value: &str) -> usize {
+        let places = &self.places;
         let by_value = match subject {
-            TermSubject::Name => Some(&self.names),
-            TermSubject::Tenancy => Some(&self.tenancies),
+            TermSubject::Name => Some(&places.names),
+            TermSubject::NamePrefix => Some(&places.prefixes),
+            TermSubject::Tenancy => Some(&places.tenancies),
+            TermSubject::Partition => Some(&places.partitions),
+            TermSubject::Namespace => Some(&places.namespaces),
             TermSubject::Label(label) => self.labels.get(label),
             TermSubject::Field(field) => self.fields.get(field).map(|(_, by_value)| by_value),
         };
@@ -134,10 +146,7 @@ impl TypeHubs {
         let mut add =
             |hubs: &'h [Arc<FilteredHub>]| found.extend(hubs.iter().map(|known| (Arc::as_ptr(known), &**known)));
         if let Some(resource) = values.states().next() {
-            add(self.names.get(resource.name()));
-            if !self.tenancies.0.is_empty() {
-                add(self.tenancies.get(&tenancy_text(resource.partition(), resource.namespace())));
-            }
+            self.places.find(resource, &mut add);
         }
         if !self.labels.is_empty() {
             for (label, value) in values.states().flat_map(EncodedResource::labels) {
@@ -174,8 +183,6 @@ impl TypeHubs {
     fn forget(&mut self, gone: &Arc<FilteredHub>) {
         let Some(key) = gone.terms.get(gone.key) else { return };
         match &key.subject {
-            TermSubject::Name => self.names.remove(key, gone),
-            TermSubject::Tenancy => self.tenancies.remove(key, gone),
             TermSubject::Label(label) => {
                 if let Entry::Occupied(mut by_value) = self.labels.entry(label.clone()) {
                     by_value.get_mut().remove(key, gone);
@@ -189,6 +196,7 @@ impl TypeHubs {
                     by_value.remove(key, gone);
                 }
             }
+            place => self.places.by_value(place).remove(key, gone),
         }
         for term in gone.terms.iter() {
             if let TermSubject::Field(field) = &term.subject
@@ -200,6 +208,34 @@ impl TypeHubs {
                 }
             }
         }
+    }
+}
+
+impl PlaceHubs {
+    /// Returns the hubs of a subject that is a part of the place; labels and fields are elsewhere.
+    fn by_value(&mut self, subject: &TermSubject) -> &mut HubsByValue {
+        match subject {
+            TermSubject::NamePrefix => &mut self.prefixes,
+            TermSubject::Tenancy => &mut self.tenancies,
+            TermSubject::Partition => &mut self.partitions,
+            TermSubject::Namespace => &mut self.namespaces,
+            TermSubject::Name | TermSubject::Label(_) | TermSubject::Field(_) => &mut self.names,
+        }
+    }
+
+    /// Passes on the hubs under the place of a resource.
+    fn find<'h>(&'h self, resource: &EncodedResource, add: &mut impl FnMut(&'h [Arc<FilteredHub>])) {
+        let (name, partition, namespace) = (resource.name(), resource.partition(), resource.namespace());
+        add(self.names.get(name));
+        if !self.prefixes.0.is_empty() {
+            let ends = name.char_indices().map(|(start, last)| start + last.len_utf8());
+            ends.filter_map(|end| name.get(..end)).for_each(|prefix| add(self.prefixes.get(prefix)));
+        }
+        if !self.tenancies.0.is_empty() {
+            add(self.tenancies.get(&tenancy_text(partition, namespace)));
+        }
+        add(self.partitions.get(partition));
+        add(self.namespaces.get(namespace));
     }
 }
 
@@ -239,6 +275,11 @@ impl<'c> Values<'c> {
     fn hold(&mut self, Term { subject, values }: &'c Term) -> bool {
         match subject {
             TermSubject::Name => self.states().any(|resource| values.contains(resource.name())),
+            TermSubject::NamePrefix => {
+                self.states().any(|resource| values.iter().any(|prefix| resource.name().starts_with(prefix)))
+            }
+            TermSubject::Partition => self.states().any(|resource| values.contains(resource.partition())),
+            TermSubject::Namespace => self.states().any(|resource| values.contains(resource.namespace())),
             TermSubject::Tenancy => {
                 self.states().any(|resource| values.contains(&tenancy_text(resource.partition(), resource.namespace())))
             }
@@ -324,13 +365,16 @@ mod tests {
     }
 
     fn term(random: &mut Random, field: &TermField) -> Term {
-        let (subject, values) = match random.below(4) {
+        let (subject, values) = match random.below(7) {
             0 => (TermSubject::Name, random.pick_several(&NAMES)),
             1 => {
                 let namespace = random.pick(&UNITS).to_owned();
                 return Term::for_tenancy(&pb::Tenancy { partition: "p".into(), namespace });
             }
             2 => (TermSubject::Label(random.pick(&LABELS).to_owned()), random.pick_several(&VALUES)),
+            3 => (TermSubject::NamePrefix, random.pick_several(&["r", "r0", "r1", "r2", "r2x", "s"])),
+            4 => (TermSubject::Partition, random.pick_several(&["p", "q"])),
+            5 => (TermSubject::Namespace, random.pick_several(&UNITS)),
             _ => (TermSubject::Field(field.clone()), random.pick_several(&VALUES)),
         };
         Term { subject, values }
@@ -342,7 +386,10 @@ mod tests {
         terms.iter().all(|Term { subject, values }| {
             states.iter().any(|state| match subject {
                 TermSubject::Name => values.contains(state.name()),
+                TermSubject::NamePrefix => values.iter().any(|prefix| state.name().starts_with(prefix)),
                 TermSubject::Tenancy => values.contains(&format!("p\0{}", state.namespace())),
+                TermSubject::Partition => values.contains("p"),
+                TermSubject::Namespace => values.contains(state.namespace()),
                 TermSubject::Label(label) => state.labels().any(|(key, value)| key == label && values.contains(value)),
                 TermSubject::Field(_) => state.generation() == "?" || values.contains(state.generation()),
             })
@@ -392,7 +439,8 @@ mod tests {
                 drop(reader);
                 assert_eq!(hubs.remove_unread(terms.as_ref()), open.is_empty());
             }
-            assert!(hubs.names.0.is_empty() && hubs.tenancies.0.is_empty());
+            let PlaceHubs { names, prefixes, tenancies, partitions, namespaces } = &hubs.places;
+            assert!([names, prefixes, tenancies, partitions, namespaces].iter().all(|hubs| hubs.0.is_empty()));
             assert!(hubs.labels.is_empty() && hubs.fields.is_empty());
         }
         assert!(heard > 10_000 && unheard > 10_000, "{heard} heard, {unheard} not, {hubs_seen} hubs");

@@ -228,7 +228,7 @@ async fn an_unwatched_type_has_no_hub() {
     let store = TestStore::new(|options| options);
     let (_, first) = watch(&*store, &everything()).await;
     let (_, second) = watch(&*store, &query("p", "n", "")).await;
-    assert_eq!(store.shared.publisher.hubs_and_windows(), (1, 0));
+    assert_eq!(store.shared.publisher.hubs_and_windows(), (2, 0));
     drop(first);
     assert_eq!(store.shared.publisher.hubs_and_windows(), (1, 0));
     drop(second);

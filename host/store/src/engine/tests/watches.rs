@@ -1,6 +1,7 @@
 //! Tests of events held for watches without a reader, over all types.
 
 use super::*;
+use crate::ChangeStep;
 
 #[tokio::test]
 async fn watches_of_all_types_have_one_bound_and_the_fuller_type_loses_its_events() {
@@ -25,6 +26,30 @@ async fn watches_of_all_types_have_one_bound_and_the_fuller_type_loses_its_event
         assert_eq!(next(&mut few).await, Event::Upsert(expected));
     }
     assert!(matches!(full.next().await, Err(StoreError::WatchLagged { .. })));
+}
+
+/// A watch of one place is not woken by changes elsewhere, and its buffer has room for none of them.
+#[tokio::test]
+async fn changes_in_other_places_do_not_reach_a_watch() {
+    let store = TestStore::new(|options| Options { watch_buffer: 2, ..options });
+    let here = |name: &str| resource_in(type_of("v1", "A"), tenancy("here", "spot"), name);
+    let mut watches = Vec::new();
+    for query in [query("here", "spot", ""), query("here", "*", ""), query("*", "spot", ""), query("*", "*", "na")] {
+        let (_, plain) = watch(&*store, &query).await;
+        let changes = store.open_changes(&query, &ScanPart::default(), &[]).await.unwrap().changes;
+        watches.push((query, plain, changes));
+    }
+    for n in 0..10 {
+        let name = format!("n-{n}");
+        write(&*store, &resource(&name)).await;
+        write(&*store, &resource_in(type_of("v1", "A"), tenancy("elsewhere", "there"), &name)).await;
+    }
+    let meant = write(&*store, &here("name")).await;
+    for (query, plain, changes) in &mut watches {
+        assert_eq!(next(plain).await, Event::Upsert(meant.clone()), "{query:?}");
+        let step = changes.next().await.unwrap_or_else(|error| panic!("{query:?}: {error}"));
+        assert!(matches!(step, ChangeStep::Change(change) if change.now.as_ref().map(decoded) == Some(meant.clone())));
+    }
 }
 
 /// Slow scans buffer overwritten versions, all of them within one bound.

@@ -494,6 +494,16 @@ impl Inner {
                 //
                 // Server: we can't reset a stream before having received
                 // the request headers, so don't allow.
+                // Mortise: trailers of a request that was forgotten are discarded, as its DATA is. A block with a method is
+                // a request, whose stream must be new.
+                if peer.is_server()
+                   
+                    && frame.pseudo().method.is_none()
+                    && self.actions.may_have_forgotten_stream(peer, id)
+                {
+                    tracing::debug!("recv_headers for old stream={:?}, ignoring trailers", id);
+                    return Ok(RecvOutcome::Processed);
+                }
                 if !peer.is_server() {
                     // This may be response headers for a stream we've already
                     // forgotten about...
@@ -532,8 +542,8 @@ impl Inner {
             return Err(Error::library_go_away(Reason::PROTOCOL_ERROR));
         }
 
-        // Mortise: streams that the peer has reset ignore them, too.
-        if stream.state.is_local_error() || stream.state.is_remote_reset() {
+        // Mortise: streams that are closed for another reason ignore them, too.
+        if stream.state.is_closed() {
             // Locally reset streams must ignore frames "for some time".
             // This is because the remote may have sent trailers before
             // receiving the RST_STREAM frame.

@@ -1,0 +1,147 @@
+use std::net::SocketAddr;
+
+use futures::StreamExt as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+
+use super::*;
+use crate::{grpc::preface::PREFACE_BYTES, tls::testing};
+
+const START: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const LONG: Duration = Duration::from_secs(60);
+
+type Opened = (SocketAddr, Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>, watch::Sender<bool>);
+
+async fn open(connections: usize, preface: Duration) -> Opened {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (stop, stopping) = watch::channel(false);
+    (
+        addr,
+        accept(listener, ConnectionLimits { connections, has_reserve: false, preface }, None, stopping).boxed(),
+        stop,
+    )
+}
+
+async fn late(connection: &mut Connection) -> bool {
+    let read = timeout(LONG / 2, connection.read(&mut [0])).await.expect("reading ends");
+    read.is_err_and(|e| e.to_string().contains("http.request_timeout_ms"))
+}
+
+#[tokio::test]
+async fn a_client_has_to_begin_in_time() {
+    let (addr, mut connections, _stop) = open(8, Duration::from_millis(200)).await;
+    let mut clients = Vec::new();
+    let mut servers = Vec::new();
+    for sent in [&START[..0], &START[..10], &START[..PREFACE_BYTES - 1], &START[..]] {
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(sent).await.unwrap();
+        let mut server = connections.next().await.unwrap().unwrap();
+        server.read_exact(&mut vec![0; sent.len()]).await.unwrap();
+        clients.push(client);
+        servers.push(server);
+    }
+    let mut begun = servers.pop().unwrap();
+    for server in &mut servers {
+        assert!(late(server).await);
+        assert!(late(server).await, "asked again, it says so again");
+    }
+    // Single bytes now and then do not complete the preface.
+    let mut slow = TcpStream::connect(addr).await.unwrap();
+    let mut server = connections.next().await.unwrap().unwrap();
+    tokio::spawn(async move {
+        for byte in &START[..PREFACE_BYTES - 1] {
+            let _ = slow.write_all(&[*byte]).await;
+            // The pace of a slow client.
+            sleep(Duration::from_millis(20)).await;
+        }
+        std::future::pending::<()>().await;
+    });
+    while server.read(&mut [0]).await.is_ok() {}
+    assert!(server.preface.is_some());
+    // A connection that has begun may stay silent, for longer than the others had.
+    sleep(Duration::from_millis(300)).await;
+    clients.last_mut().unwrap().write_all(b"x").await.unwrap();
+    assert_eq!(timeout(LONG, begun.read_u8()).await.unwrap().unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn what_has_not_begun_ends_with_the_server_and_what_has_goes_on() {
+    let (addr, mut connections, stop) = open(8, LONG).await;
+    let mut silent = TcpStream::connect(addr).await.unwrap();
+    let mut server = connections.next().await.unwrap().unwrap();
+    let mut client = TcpStream::connect(addr).await.unwrap();
+    client.write_all(START).await.unwrap();
+    let mut begun = connections.next().await.unwrap().unwrap();
+    begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+
+    let sent_at = Instant::now();
+    stop.send_replace(true);
+    assert!(late(&mut server).await);
+    assert!(sent_at.elapsed() < Duration::from_secs(5), "{:?}", sent_at.elapsed());
+    drop(server);
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+    client.write_all(b"x").await.unwrap();
+    assert_eq!(begun.read_u8().await.unwrap(), b'x');
+    // A preface before the stop is served.
+    client = TcpStream::connect(addr).await.unwrap();
+    client.write_all(START).await.unwrap();
+    begun = connections.next().await.unwrap().unwrap();
+    begun.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_are_bounded_and_places_come_back() {
+    let (addr, mut connections, _stop) = open(2, LONG).await;
+    let mut clients = Vec::new();
+    let mut servers = Vec::new();
+    for _ in 0..2 {
+        clients.push(TcpStream::connect(addr).await.unwrap());
+        servers.push(connections.next().await.unwrap().unwrap());
+    }
+    let mut refused = TcpStream::connect(addr).await.unwrap();
+    let next = timeout(Duration::from_millis(200), connections.next()).await;
+    assert!(next.is_err(), "it is not served");
+    assert_eq!(refused.read(&mut [0]).await.unwrap(), 0, "it is closed");
+    servers.pop();
+    let client = TcpStream::connect(addr).await.unwrap();
+    let server = timeout(LONG, connections.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(server.connect_info().tcp.unwrap().remote_addr(), Some(client.local_addr().unwrap()));
+    assert!(server.transport.inner().tcp().unwrap().nodelay().unwrap());
+}
+
+/// Extensions of a request on the connection.
+fn unfolded(connection: &Connection) -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(connection.connect_info());
+    Peer::spread_into(&mut extensions);
+    extensions
+}
+
+#[tokio::test]
+async fn requests_know_where_they_come_from_and_by_which_certificate() {
+    let (addr, mut connections, _stop) = open(8, LONG).await;
+    let client = TcpStream::connect(addr).await.unwrap();
+    let extensions = unfolded(&connections.next().await.unwrap().unwrap());
+    let source = |extensions: &Extensions| extensions.get::<TcpConnectInfo>().unwrap().remote_addr();
+    assert_eq!(source(&extensions), Some(client.local_addr().unwrap()));
+    assert_eq!(extensions.get::<PeerCertificate>(), None);
+
+    let files = testing::Files::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (_stop, stopping) = watch::channel(false);
+    let limits = ConnectionLimits { connections: 8, has_reserve: false, preface: LONG };
+    let mut connections = accept(listener, limits, Some(files.load().await), stopping).boxed();
+    for names in [Some(["robot.test", "spiffe://test/robot", "robot"]), None] {
+        let connecting = files.connect(addr, names.is_some());
+        let (client, server) = tokio::join!(connecting, connections.next());
+        let extensions = unfolded(&server.unwrap().unwrap());
+        assert_eq!(source(&extensions), Some(client.get_ref().0.local_addr().unwrap()));
+        let found = extensions.get::<PeerCertificate>().map(|certificate| certificate.names.to_vec());
+        assert_eq!(found, names.map(|names| names.map(str::to_owned).into()));
+    }
+}
