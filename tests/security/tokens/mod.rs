@@ -1,7 +1,10 @@
 //! Tokens and policies: the answer of every method to every caller, leaks, and changes during use.
 
+mod grants;
 mod methods;
+mod own;
 mod policies;
+mod rights;
 mod secrets;
 mod streams;
 mod without_tokens;

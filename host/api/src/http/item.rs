@@ -33,11 +33,14 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
     let rpc = pb::WriteRequest { resource: Some(resource) };
     let written = run_guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
     let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
-    let mut response = ([JSON], printed).into_response();
-    for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
+    Ok(with_warnings(([JSON], printed).into_response(), &written.warnings))
+}
+
+fn with_warnings(mut response: Response, warnings: &[Diagnostic]) -> Response {
+    for warning in warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
         response.headers_mut().append(WARNING, warning);
     }
-    Ok(response)
+    response
 }
 
 /// DELETE: deletes the resource.
@@ -46,8 +49,9 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     let id = request.id(name);
     let of_delete = span("Delete", Some(&id));
     let rpc = pb::DeleteRequest { id: Some(id.clone()), version: request.query.version() };
-    let Err(error) = run_guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await else {
-        return Ok(StatusCode::NO_CONTENT.into_response());
+    let error = match run_guarded(of_delete, Box::pin(request.shared.service.delete(&caller, rpc))).await {
+        Ok(deleted) => return Ok(with_warnings(StatusCode::NO_CONTENT.into_response(), &deleted.warnings)),
+        Err(error) => error,
     };
     // A resource stored under another version of its type is an internal error in Consul's Delete, and the caller's
     // error in its Read. A status of 500 would blame the server.
