@@ -13,7 +13,7 @@ mod requests;
 
 use std::sync::{Once, OnceLock};
 
-use mortise_acl::Policy;
+use mortise_acl::{Areas, Policy};
 use mortise_plugin_manager::files::truncation;
 use mortise_resource::{EncodedResource, data};
 use mortise_service::registry::Registry;
@@ -61,10 +61,10 @@ pub fn records(bytes: &[u8]) {
 /// Reads a policy: the message, and its rules as HCL, YAML or JSON.
 pub fn policies(bytes: &[u8]) {
     if let Ok(policy) = data::Policy::decode(bytes) {
-        let _ = Policy::read(&policy);
+        let _ = Policy::read(&policy, &Areas::default());
     }
     let rules = String::from_utf8_lossy(bytes).into_owned();
-    let _ = Policy::read(&data::Policy { rules, ..data::Policy::default() });
+    let _ = Policy::load(&data::Policy { rules, ..data::Policy::default() });
 }
 
 /// Reads resources as YAML, JSON and HCL, and YAML without resources.

@@ -90,6 +90,8 @@ async fn tokens_and_policies_that_are_refused() {
     let mut t = Transcript::new("errors_access", &guarded.server);
     t.file("token", &guarded.management);
     t.file("rules.hcl", "operator = \"perhaps\"\n");
+    t.file("misspelt.hcl", "key_prefx \"secret\" { policy = \"deny\" }\n");
+    t.file("laptop.token.new", "perhaps in use");
     let known = [("MORTISE_TOKEN_FILE", "token")];
     for args in [
         &["token", "create", "laptop", "--policy", "nobody"][..],
@@ -101,7 +103,9 @@ async fn tokens_and_policies_that_are_refused() {
         &["policy", "create", "p", "--allow", "nonsense"],
         &["policy", "create", "p", "--rules", "missing.hcl"],
         &["policy", "create", "p", "--rules", "rules.hcl"],
+        &["policy", "create", "p", "--rules", "misspelt.hcl"],
         &["policy", "create", "p", "--allow", "shout:*"],
+        &["token", "create", "laptop", "--policy", "global-management", "--out", "laptop.token"],
         &["login", "Bad_Name"],
     ] {
         let ran = t.run_with(args, "", &known).await;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -15,9 +15,10 @@ use tokio::sync::watch;
 use crate::{
     GLOBAL_MANAGEMENT,
     identity::{Identity, TokenFacts, unknown_token},
-    policy::{MAX_POLICIES, Policy},
+    policy::Policy,
     rule_set::RuleSet,
     secret::{MAX_SECRET_BYTES, hash_secret},
+    tables::{Hash, Tables, read},
 };
 
 /// The name of callers without credentials, in Consul's words.
@@ -37,95 +38,12 @@ pub struct Options {
 /// All tokens, policies and identities of a server.
 #[derive(Debug)]
 pub struct Access {
-    tables: RwLock<Tables>,
+    pub(crate) tables: RwLock<Tables>,
     changes: watch::Sender<u64>,
     anonymous: Arc<Identity>,
     dns: Arc<Identity>,
     certificates: HashMap<String, Arc<Identity>>,
     management: Arc<RuleSet>,
-}
-
-#[derive(Debug, Default)]
-struct Tables {
-    /// The stored tokens by accessor.
-    tokens: HashMap<String, (Hash, TokenFacts)>,
-    /// Accessors of the tokens with a secret. A secret that several tokens share has no known owner and is rejected.
-    owners: HashMap<Hash, Vec<String>>,
-    /// Identities by the hash of a secret that exactly one token has.
-    identities: HashMap<Hash, (TokenFacts, Arc<Identity>)>,
-    policies: HashMap<String, Arc<Policy>>,
-    /// Compiled rules by the sorted names of their policies.
-    rules: HashMap<Vec<String>, Arc<RuleSet>>,
-}
-
-type Hash = [u8; 32];
-
-impl Tables {
-    /// The compiled rules of policies; compiles them if no other identity uses the same policies.
-    fn rules(&mut self, names: &[String]) -> Arc<RuleSet> {
-        let mut key = names.to_vec();
-        key.sort();
-        key.dedup();
-        if let Some(rules) = self.rules.get(&key) {
-            return rules.clone();
-        }
-        let management = key.iter().any(|name| name == GLOBAL_MANAGEMENT);
-        let rules = Arc::new(RuleSet::new(key.iter().filter_map(|name| self.policies.get(name)), management));
-        self.rules.insert(key, rules.clone());
-        rules
-    }
-
-    /// Stores a token, or removes it for `None`. Returns whether identities changed.
-    fn set_token(&mut self, accessor: &str, token: Option<(Hash, TokenFacts)>) -> bool {
-        let before = match &token {
-            Some(token) => self.tokens.insert(accessor.to_owned(), token.clone()),
-            None => self.tokens.remove(accessor),
-        };
-        let (before, now) = (before.map(|(hash, _)| hash), token.map(|(hash, _)| hash));
-        if let Some(hash) = before.filter(|_| before != now)
-            && let Some(owners) = self.owners.get_mut(&hash)
-        {
-            owners.retain(|owner| owner != accessor);
-        }
-        if let Some(hash) = now.filter(|_| before != now) {
-            self.owners.entry(hash).or_default().push(accessor.to_owned());
-        }
-        let changed = [before, now].into_iter().flatten().map(|hash| self.refresh_identity(hash));
-        let changed = changed.fold(false, |any, other| any | other);
-        // The table holds one reference; rules without another belong to no identity.
-        self.rules.retain(|_, rules| Arc::strong_count(rules) > 1);
-        changed
-    }
-
-    /// Updates the identity of a secret, and returns whether it changed. An identity stays if the facts of its token
-    /// are the same, as after a write of a status.
-    fn refresh_identity(&mut self, hash: Hash) -> bool {
-        let owner = match self.owners.get(&hash).map(Vec::as_slice) {
-            Some([policy]) => self.tokens.get(policy).map(|(_, facts)| facts.clone()),
-            _ => None,
-        };
-        if self.owners.get(&hash).is_some_and(Vec::is_empty) {
-            self.owners.remove(&hash);
-        }
-        let before = self.identities.remove(&hash);
-        let changed = before.as_ref().map(|(facts, _)| facts) != owner.as_ref();
-        match (owner, before) {
-            (Some(_), Some(before)) if !changed => {
-                self.identities.insert(hash, before);
-            }
-            (owner, before) => {
-                if let Some((_, identity)) = before {
-                    identity.invalidate();
-                }
-                if let Some(facts) = owner {
-                    let rules = self.rules(&facts.policies);
-                    let identity = Arc::new(Identity::from_token(facts.clone(), rules));
-                    self.identities.insert(hash, (facts, identity));
-                }
-            }
-        }
-        changed
-    }
 }
 
 impl Access {
@@ -164,6 +82,7 @@ impl Access {
         let identity = found.map(|(_, (_, identity))| identity.clone()).ok_or_else(unknown_token)?;
         drop(tables);
         mortise_resource::authorizer::Authorizer::check_valid(&*identity)?;
+        identity.note_use();
         Ok(identity)
     }
 
@@ -206,28 +125,29 @@ impl Access {
     pub fn put_token(&self, resource: &pb::Resource) {
         let accessor = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
         let data = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
-        self.set_token(&accessor, data::Token::decode(data).ok().and_then(|token| read(&accessor, &token)));
+        let secrets = data::Token::decode(data).map(|token| read(&accessor, &token)).unwrap_or_default();
+        self.set_token(&accessor, secrets);
     }
 
     /// Removes a token.
     pub fn remove_token(&self, accessor: &str) {
-        self.set_token(accessor, None);
+        self.set_token(accessor, Vec::new());
     }
 
-    fn set_token(&self, accessor: &str, token: Option<(Hash, TokenFacts)>) {
+    fn set_token(&self, accessor: &str, secrets: Vec<(Hash, TokenFacts)>) {
         // The lock is released before others are notified.
-        let changed = self.tables.write().set_token(accessor, token);
+        let changed = self.tables.write().set_token(accessor, secrets);
         if changed {
             self.signal_change();
         }
     }
 
-    /// Stores or replaces a policy. An unreadable policy grants nothing.
+    /// Stores or replaces a policy. Of a policy with a fault, only the rules that deny are used.
     pub fn put_policy(&self, resource: &pb::Resource) {
         let name = resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
         let data = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
-        let policy = data::Policy::decode(data).ok().and_then(|policy| Policy::read(&policy).ok());
-        self.set_policy(&name, policy.map(Arc::new));
+        let policy = data::Policy::decode(data).map_or_else(|_| Policy::unreadable(), |policy| Policy::load(&policy));
+        self.set_policy(&name, Some(Arc::new(policy)));
     }
 
     /// Removes a policy.
@@ -245,14 +165,31 @@ impl Access {
             None => tables.policies.remove(name),
         };
         tables.rules.retain(|names, _| !names.iter().any(|removed| removed == name));
+        self.renew_rules(&mut tables, |identity| identity.has(name));
+        drop(tables);
+        self.signal_change();
+    }
+
+    /// Adds areas that plugins ask about, which may mend policies.
+    pub fn add_areas<'a>(&self, areas: impl IntoIterator<Item = &'a str>) {
+        let mut tables = self.tables.write();
+        if !tables.areas.add(areas) {
+            return;
+        }
+        tables.rules.clear();
+        self.renew_rules(&mut tables, |_| true);
+        drop(tables);
+        self.signal_change();
+    }
+
+    /// Compiles the rules of some identities again.
+    fn renew_rules(&self, tables: &mut Tables, is_concerned: impl Fn(&Identity) -> bool) {
         let tokens: Vec<_> = tables.identities.values().map(|(_, identity)| identity.clone()).collect();
         let others = [&self.anonymous, &self.dns].into_iter().chain(self.certificates.values()).cloned();
-        for identity in tokens.into_iter().chain(others).filter(|identity| identity.has(name)) {
+        for identity in tokens.into_iter().chain(others).filter(|identity| is_concerned(identity)) {
             let rules = tables.rules(identity.policies());
             identity.set_rules(rules);
         }
-        drop(tables);
-        self.signal_change();
     }
 
     /// Removes the tokens and policies for which the filters return false, after a complete snapshot.
@@ -288,30 +225,98 @@ impl Access {
         }
     }
 
-    /// Whether a token expired after `seen`, and the time of the next expiry.
+    /// Whether a secret expired after `seen`, and the time of the next expiry.
     fn check_expirations(&self, seen: SystemTime, now: SystemTime) -> (bool, Option<SystemTime>) {
         let tables = self.tables.read();
-        let times = || tables.tokens.values().filter_map(|(_, facts)| facts.expires_at);
+        let secrets = || tables.tokens.values().flat_map(|token| &token.secrets);
+        let times = || secrets().filter_map(|(_, facts)| facts.expires_at);
         (times().any(|time| seen < time && time <= now), times().filter(|time| *time > now).min())
+    }
+
+    /// The accessors of the expired tokens.
+    #[must_use]
+    pub fn expired_tokens(&self, now: SystemTime) -> Vec<String> {
+        let tables = self.tables.read();
+        let is_over = |(_, facts): &(Hash, TokenFacts)| facts.expires_at.is_some_and(|at| at <= now);
+        let expired = tables.tokens.iter().filter(|(_, token)| token.secrets.first().is_some_and(is_over));
+        expired.map(|(accessor, _)| accessor.clone()).collect()
+    }
+
+    /// The accessors of the tokens that this process has seen in use, with the time of the last use, in seconds since
+    /// 1970.
+    #[must_use]
+    pub fn token_uses(&self) -> Vec<(String, u64)> {
+        let tables = self.tables.read();
+        let uses = tables.tokens.iter().map(|(accessor, token)| (accessor, token.used.load(Ordering::Relaxed)));
+        uses.filter(|(_, used)| *used > 0).map(|(accessor, used)| (accessor.clone(), used)).collect()
+    }
+
+    /// The accessors of the tokens that name a policy, sorted.
+    #[must_use]
+    pub fn tokens_with(&self, policy: &str) -> Vec<String> {
+        let tables = self.tables.read();
+        let names = |(_, facts): &(Hash, TokenFacts)| facts.policies.iter().any(|name| name == policy);
+        let found = tables.tokens.iter().filter(|(_, token)| token.secrets.first().is_some_and(names));
+        let mut found: Vec<_> = found.map(|(accessor, _)| accessor.clone()).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// The settings that name a policy.
+    #[must_use]
+    pub fn settings_with(&self, policy: &str) -> Vec<String> {
+        let fixed = [("acl.anonymous_policies", &self.anonymous), ("acl.dns_policies", &self.dns)];
+        let fixed = fixed.into_iter().filter(|(_, identity)| identity.has(policy)).map(|(name, _)| name.to_owned());
+        let certificates = self.certificates.iter().filter(|(_, identity)| identity.has(policy));
+        let mut found: Vec<_> = certificates.map(|(name, _)| format!("acl.certificates.{name}")).collect();
+        found.sort_unstable();
+        fixed.chain(found).collect()
+    }
+
+    /// The faults of the stored policies, `policy NAME: FAULT`, sorted.
+    #[must_use]
+    pub fn policy_faults(&self) -> Vec<String> {
+        let tables = self.tables.read();
+        let fault = |(name, policy): (&String, &Arc<Policy>)| {
+            policy.fault(&tables.areas).map(|fault| format!("policy {name}: {}", fault.text))
+        };
+        let mut faults: Vec<_> = tables.policies.iter().filter_map(fault).collect();
+        faults.sort_unstable();
+        faults
+    }
+
+    /// The policies that the settings name and that do not exist, each once.
+    #[must_use]
+    pub fn missing_policies(&self) -> Vec<String> {
+        let tables = self.tables.read();
+        let callers = [&self.anonymous, &self.dns].into_iter().chain(self.certificates.values());
+        let named = callers.flat_map(|identity| identity.policies());
+        let is_missing = |name: &&String| *name != GLOBAL_MANAGEMENT && !tables.policies.contains_key(*name);
+        let mut missing: Vec<_> = named.filter(is_missing).cloned().collect();
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    }
+
+    /// The identity of a token's holder, by accessor, for questions about it; `None` if the token does not exist.
+    #[must_use]
+    pub fn identity_of_token(&self, accessor: &str) -> Option<Arc<Identity>> {
+        let tables = self.tables.read();
+        let (_, facts) = tables.tokens.get(accessor)?.secrets.first()?;
+        let rules = Arc::new(tables.compile(&facts.policies, None));
+        Some(Arc::new(Identity::from_token(facts.clone(), rules, Arc::default())))
+    }
+
+    /// The identity of a holder of policies, for questions about it.
+    #[must_use]
+    pub fn identity_of_policies(&self, policies: &[String]) -> Arc<Identity> {
+        let rules = Arc::new(self.tables.read().compile(policies, None));
+        Arc::new(Identity::named(format!("holder of {}", policies.join(", ")), policies.to_vec(), rules))
     }
 }
 
 const MAX_EXPIRY_WAIT: Duration = Duration::from_secs(1);
 
-/// Reads hash and facts of a token; `None` for an unusable one.
-fn read(accessor: &str, token: &data::Token) -> Option<(Hash, TokenFacts)> {
-    let hash = Hash::try_from(token.secret_sha256.as_slice()).ok()?;
-    if token.policies.len() > MAX_POLICIES {
-        return None;
-    }
-    // A time that `SystemTime` cannot represent counts as past.
-    let expires_at = token.expires_at.map(|time| SystemTime::try_from(time).unwrap_or(SystemTime::UNIX_EPOCH));
-    let defaults = pb::Tenancy { partition: token.partition.clone(), namespace: token.namespace.clone() };
-    let facts = TokenFacts {
-        accessor: accessor.to_owned(),
-        policies: token.policies.clone(),
-        expires_at,
-        defaults: (defaults != pb::Tenancy::default()).then_some(defaults),
-    };
-    Some((hash, facts))
-}
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod tests;

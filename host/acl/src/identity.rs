@@ -4,7 +4,7 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::SystemTime,
 };
@@ -31,6 +31,8 @@ pub struct Identity {
     expires_at: Option<SystemTime>,
     defaults: Option<pb::Tenancy>,
     gone: AtomicBool,
+    /// Time of the token's last use, seconds since 1970.
+    used: Arc<AtomicU64>,
 }
 
 /// The facts of a token that decide about its identity.
@@ -59,10 +61,11 @@ impl Identity {
             expires_at: None,
             defaults: None,
             gone: AtomicBool::new(false),
+            used: Arc::default(),
         }
     }
 
-    pub(crate) fn from_token(facts: TokenFacts, rules: Arc<RuleSet>) -> Self {
+    pub(crate) fn from_token(facts: TokenFacts, rules: Arc<RuleSet>, used: Arc<AtomicU64>) -> Self {
         let TokenFacts { accessor, policies, expires_at, defaults } = facts;
         let name = format!("token with AccessorID '{accessor}'");
         Self {
@@ -74,7 +77,25 @@ impl Identity {
             expires_at,
             defaults,
             gone: AtomicBool::new(false),
+            used,
         }
+    }
+
+    /// Notes a use of the token, in memory.
+    pub(crate) fn note_use(&self) {
+        let now = mortise_clock::date().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.used.store(now.as_secs(), Ordering::Relaxed);
+    }
+
+    /// The rules as of now.
+    pub(crate) fn rules(&self) -> Arc<RuleSet> {
+        self.rules.load_full()
+    }
+
+    /// Faults of the caller's policies.
+    #[must_use]
+    pub fn policy_faults(&self) -> Vec<String> {
+        self.rules.load().faults.clone()
     }
 
     /// Names of the policies.

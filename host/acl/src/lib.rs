@@ -15,7 +15,12 @@
 //!
 //! A policy has rules of two kinds: by area and name (`key "web" { policy = "read" }`), as in Consul, and by type and
 //! place. Of rules for one question the closest decides (an exact name, else the longest prefix); of equally close
-//! rules, deny wins.
+//! rules, deny wins. A policy with an unknown word cannot be written. One that is stored from an earlier release grants
+//! nothing, and its denying rules hold; a caller for whom an unknown word may deny something has no permissions at all,
+//! unless it has [`GLOBAL_MANAGEMENT`].
+//!
+//! A caller may write tokens and policies that grant what it holds itself ([`Access::check_token`],
+//! [`Access::check_policy`]).
 //!
 //! # Cost
 //! Credentials: one hash and one look-up. A question about a name: a look-up in an ordered table. A question about a
@@ -28,17 +33,23 @@
 //! [`MAX_POLICIES`]. Secrets of over 256 bytes count as unknown. Reading rules does not recurse.
 
 mod access;
+mod areas;
+mod grant;
+mod grant_checks;
 mod hcl;
 mod identity;
 mod policy;
 mod policy_error;
 mod rule_set;
 mod secret;
+mod tables;
 mod type_rule;
 
 pub use access::{Access, Options};
+pub use areas::Areas;
+pub use grant::GrantError;
 pub use identity::Identity;
-pub use policy::{MAX_POLICIES, Policy};
+pub use policy::{MAX_POLICIES, Policy, key_names};
 pub use policy_error::{PolicyError, YamlRulesError};
 pub use secret::hash_secret;
 

@@ -1,8 +1,8 @@
 //! A policy, read from its resource: rules by area and name, and rules by type and place.
 //!
 //! Rules by area are Consul's: HCL, or the same as YAML or JSON (a map from areas to a level, or to a map of names to
-//! `{policy: LEVEL}`). Plugins define the meaning of areas, so every lower-case word is accepted; the suffix
-//! `_prefix` makes the names prefixes.
+//! `{policy: LEVEL}`). The suffix `_prefix` makes the names prefixes. A policy with an unknown word is refused when it is
+//! written. A stored one, of an earlier release, is loaded without the rules that allow: see [`Policy::load`].
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use mortise_text::{Limits, Source, plain_documents};
 use serde_json::Value;
 
 use crate::{
+    areas::Areas,
     hcl::{self, RawRule},
     policy_error::{MAX_RULES_BYTES, PolicyError, YamlRulesError},
     type_rule::CompiledTypeRule,
@@ -57,33 +58,116 @@ pub(crate) struct AreaRule {
     pub(crate) level: Level,
 }
 
-/// A valid policy.
+/// A policy in compiled form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
     pub(crate) area_rules: Vec<AreaRule>,
     pub(crate) type_rules: Vec<CompiledTypeRule>,
+    /// First fault of a stored policy, apart from areas, which depend on the plugins.
+    pub(crate) fault: Option<RuleFault>,
 }
 
-impl Policy {
-    /// Reads a policy.
-    ///
-    /// # Errors
-    /// The first fault and its field, such as `type_rules[2]`.
-    pub fn read(policy: &data::Policy) -> Result<Self, FieldFault<PolicyError>> {
-        let field_fault = |field: &str, fault| FieldFault { path: FieldPath::field(field), fault };
-        let area_rules = read_rules(&policy.rules).map_err(|fault| field_fault("rules", fault))?;
-        if policy.type_rules.len() > MAX_TYPE_RULES {
-            return Err(field_fault("type_rules", PolicyError::TooManyRules { most: MAX_TYPE_RULES }));
-        }
-        let type_rules = policy.type_rules.iter().enumerate().map(|(index, rule)| {
-            let path = || FieldPath::field("type_rules").with(PathStep::index(index));
-            CompiledTypeRule::read(rule).map_err(|fault| FieldFault { path: path(), fault })
-        });
-        Ok(Self { area_rules, type_rules: type_rules.collect::<Result<_, _>>()? })
+/// The fault of a stored policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RuleFault {
+    /// Field and fault.
+    pub(crate) text: String,
+    /// Whether the unusable rule may deny something: then nothing is known to be allowed.
+    pub(crate) may_deny: bool,
+}
+
+type Fault = FieldFault<PolicyError>;
+
+impl RuleFault {
+    fn new(fault: &Fault, may_deny: bool) -> Self {
+        Self { text: fault.to_string(), may_deny }
     }
 }
 
-fn read_rules(text: &str) -> Result<Vec<AreaRule>, PolicyError> {
+impl Policy {
+    /// Reads a policy that is to be written.
+    ///
+    /// # Errors
+    /// The first fault and its field, such as `type_rules[2]`.
+    pub fn read(policy: &data::Policy, areas: &Areas) -> Result<Self, Fault> {
+        let mut faults = Vec::new();
+        let read = Self::collect(policy, &mut |fault, _| faults.push(fault));
+        let unknown = read.area_rules.iter().find_map(|rule| areas.check(rule).err());
+        let unknown = unknown.map(|fault| FieldFault { path: FieldPath::field("rules"), fault });
+        faults.into_iter().chain(unknown).next().map_or(Ok(read), Err)
+    }
+
+    /// Reads a stored policy, with its fault if it has one.
+    #[must_use]
+    pub fn load(policy: &data::Policy) -> Self {
+        let mut first: Option<RuleFault> = None;
+        let mut read = Self::collect(policy, &mut |fault, may_deny| {
+            let known = first.get_or_insert_with(|| RuleFault::new(&fault, may_deny));
+            known.may_deny |= may_deny;
+        });
+        read.fault = first;
+        read
+    }
+
+    /// Makes a policy of data that cannot be read.
+    pub(crate) fn unreadable() -> Self {
+        let fault = RuleFault { text: PolicyError::Unreadable.to_string(), may_deny: true };
+        Self { fault: Some(fault), ..Self::default() }
+    }
+
+    /// Returns the fault of a stored policy: unusable rules, or rules in unknown areas.
+    pub(crate) fn fault(&self, areas: &Areas) -> Option<RuleFault> {
+        let mut found = self.fault.clone();
+        for rule in &self.area_rules {
+            let Err(fault) = areas.check(rule) else { continue };
+            let fault = FieldFault { path: FieldPath::field("rules"), fault };
+            let known = found.get_or_insert_with(|| RuleFault::new(&fault, false));
+            known.may_deny |= rule.level == Level::Deny;
+        }
+        found
+    }
+
+    /// Reads the usable rules, and hands over each fault with whether the rule may deny something.
+    fn collect(policy: &data::Policy, fault: &mut impl FnMut(Fault, bool)) -> Self {
+        let at = |field: &str, fault| FieldFault { path: FieldPath::field(field), fault };
+        let mut read = Self::default();
+        match raw_rules(&policy.rules) {
+            Ok(raw) => {
+                for rule in raw {
+                    let may_deny = !matches!(Level::parse(&rule.level), Some(Level::Read | Level::List | Level::Write));
+                    match area_rule(rule) {
+                        Ok(rule) => read.area_rules.push(rule),
+                        Err(found) => fault(at("rules", found), may_deny),
+                    }
+                }
+            }
+            Err(found) => fault(at("rules", found), true),
+        }
+        if policy.type_rules.len() > MAX_TYPE_RULES {
+            fault(at("type_rules", PolicyError::TooManyRules { most: MAX_TYPE_RULES }), true);
+        }
+        for (index, rule) in policy.type_rules.iter().take(MAX_TYPE_RULES).enumerate() {
+            match CompiledTypeRule::read(rule) {
+                Ok(rule) => read.type_rules.push(rule),
+                Err(found) => {
+                    let path = FieldPath::field("type_rules").with(PathStep::index(index));
+                    fault(FieldFault { path, fault: found }, rule.deny);
+                }
+            }
+        }
+        read
+    }
+}
+
+/// Returns the names of the rules in the area `key`, and whether each is a prefix. Unusable rules have none.
+#[must_use]
+pub fn key_names(rules: &str) -> Vec<(String, bool)> {
+    let raw = raw_rules(rules).unwrap_or_default();
+    let keys = raw.into_iter().filter_map(|rule| area_rule(rule).ok()).filter(|rule| &*rule.area == "key");
+    keys.map(|rule| (rule.name.into(), rule.is_prefix)).collect()
+}
+
+fn raw_rules(text: &str) -> Result<Vec<RawRule>, PolicyError> {
     if text.len() > MAX_RULES_BYTES {
         return Err(PolicyError::TooLong { bytes: text.len() });
     }
@@ -97,7 +181,7 @@ fn read_rules(text: &str) -> Result<Vec<AreaRule>, PolicyError> {
     if written.len() > MAX_RULES {
         return Err(PolicyError::TooManyRules { most: MAX_RULES });
     }
-    written.into_iter().map(area_rule).collect()
+    Ok(written)
 }
 
 /// The value of an area in YAML.

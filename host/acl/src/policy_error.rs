@@ -61,6 +61,22 @@ pub enum PolicyError {
         /// The text in place of the area.
         keyword: String,
     },
+    /// The area has no meaning: neither Consul nor a plugin has it.
+    #[error(
+        "unknown area {area:?}; use one of {known} (with `_prefix` for prefixes), or load the plugin that asks about it"
+    )]
+    UnknownArea {
+        /// The area.
+        area: String,
+        /// The known areas.
+        known: String,
+    },
+    /// The area has no names.
+    #[error("{area} has no names; write {area} = \"LEVEL\"")]
+    NoNames {
+        /// The area.
+        area: String,
+    },
     /// The names are missing, as in `key_prefix = "read"`.
     #[error("{keyword}: a name is missing; write {keyword} \"NAME\" {{ policy = \"LEVEL\" }}")]
     NameMissing {
@@ -71,11 +87,24 @@ pub enum PolicyError {
     #[error("the type rule has no {0}; add at least one")]
     Incomplete(&'static str),
     /// The verb does not exist.
-    #[error("unknown verb {0:?}; use read, list, write, delete or *")]
+    #[error("unknown verb {0:?}; use read, list, write, delete, escalate or *")]
     UnknownVerb(String),
     /// The type pattern has another form.
     #[error("{0:?} is not a type pattern; write *, GROUP/*, GROUP/KIND or GROUP.VERSION.KIND")]
     BadType(String),
+    /// A partition, a namespace or a name of the rule can belong to no resource.
+    #[error("{what}: {word:?} fits nothing; {rule}")]
+    BadWord {
+        /// The list with the word.
+        what: &'static str,
+        /// The word.
+        word: String,
+        /// The form of such words.
+        rule: &'static str,
+    },
+    /// The data is not a policy.
+    #[error("the stored policy cannot be read; write it again")]
+    Unreadable,
     /// A rule by type and place has too many words.
     #[error("the type rule has more than {most} {what}; split it into several rules")]
     TooMany {

@@ -3,10 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Bound,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use mortise_resource::{
@@ -15,6 +12,7 @@ use mortise_resource::{
 };
 
 use crate::{
+    areas::Areas,
     policy::{Level, Policy},
     type_rule::{self, CompiledTypeRule},
 };
@@ -25,27 +23,33 @@ pub(crate) struct RuleSet {
     /// Number of the set, unique in this process: sets with equal numbers are the same set.
     pub(crate) number: u64,
     /// Whether the set allows everything.
-    management: bool,
-    areas: HashMap<Box<str>, Area>,
-    type_rules: Vec<CompiledTypeRule>,
+    pub(crate) management: bool,
+    /// Whether a stored rule that cannot be used may deny something, so that nothing is known to be allowed.
+    pub(crate) closed: bool,
+    /// Faults of its policies: `NAME: FAULT`.
+    pub(crate) faults: Vec<String>,
+    pub(crate) areas: HashMap<Box<str>, Area>,
+    pub(crate) type_rules: Vec<CompiledTypeRule>,
 }
 
 /// The rules of an area by name. Of several rules for one name or prefix, deny wins, else the highest level.
 #[derive(Debug, Default)]
-struct Area {
-    exact: HashMap<Box<str>, Level>,
-    prefixes: BTreeMap<Box<[u8]>, Level>,
+pub(crate) struct Area {
+    pub(crate) exact: HashMap<Box<str>, Level>,
+    pub(crate) prefixes: BTreeMap<Box<[u8]>, Level>,
 }
 
 impl Area {
     /// The level of the closest rule for a name.
-    fn level(&self, name: &str) -> Option<Level> {
-        if let Some(level) = self.exact.get(name) {
-            return Some(*level);
-        }
+    pub(crate) fn level(&self, name: &str) -> Option<Level> {
+        self.exact.get(name).copied().or_else(|| self.prefix_level(name.as_bytes()))
+    }
+
+    /// The level of the longest prefix of a name.
+    pub(crate) fn prefix_level(&self, name: &[u8]) -> Option<Level> {
         // Takes the greatest stored prefix up to `within`. If it is a prefix of the name, it is the longest. If not,
         // every stored prefix of the name lies within the bytes that both share: the search goes on with these.
-        let mut within = name.as_bytes();
+        let mut within = name;
         loop {
             let (prefix, level) =
                 self.prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(within))).next_back()?;
@@ -59,13 +63,20 @@ impl Area {
 }
 
 impl RuleSet {
-    /// Compiles policies; `management` additionally allows everything.
-    pub(crate) fn new<'a>(policies: impl IntoIterator<Item = &'a Arc<Policy>>, management: bool) -> Self {
+    /// Compiles policies by name; `management` additionally allows everything. Of a policy with a fault, only the rules
+    /// that deny are used; if an unusable rule may deny, the set allows nothing.
+    pub(crate) fn new<'a>(
+        policies: impl IntoIterator<Item = (&'a str, &'a Policy)>,
+        known: &Areas,
+        management: bool,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut areas = HashMap::<Box<str>, Area>::new();
-        let mut type_rules = Vec::new();
-        for policy in policies {
-            for rule in &policy.area_rules {
+        let (mut type_rules, mut faults, mut closed) = (Vec::new(), Vec::new(), false);
+        for (name, policy) in policies {
+            let fault = policy.fault(known);
+            let is_used = |denies: bool| denies || fault.is_none();
+            for rule in policy.area_rules.iter().filter(|rule| is_used(rule.level == Level::Deny)) {
                 let area = areas.entry(rule.area.clone()).or_default();
                 let level = match rule.is_prefix {
                     true => area.prefixes.entry(rule.name.as_bytes().into()).or_insert(rule.level),
@@ -76,9 +87,14 @@ impl RuleSet {
                     (left, other) => left.max(other),
                 };
             }
-            type_rules.extend(policy.type_rules.iter().cloned());
+            type_rules.extend(policy.type_rules.iter().filter(|rule| is_used(rule.deny)).cloned());
+            if let Some(fault) = fault {
+                closed |= fault.may_deny;
+                faults.push(format!("policy {name}: {}", fault.text));
+            }
         }
-        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), management, areas, type_rules }
+        closed &= !management;
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), management, closed, faults, areas, type_rules }
     }
 
     fn level(&self, area: &str, name: &str) -> Option<Level> {
@@ -92,18 +108,19 @@ impl RuleSet {
         }
         let Some((area, wanted)) = permission.rsplit_once(':') else { return false };
         let Some(wanted) = Level::parse(wanted) else { return false };
-        wanted > Level::Deny && self.level(area, name).is_some_and(|level| level >= wanted)
+        !self.closed && wanted > Level::Deny && self.level(area, name).is_some_and(|level| level >= wanted)
     }
 
     /// Whether a rule denies the permission on the name outright.
     pub(crate) fn is_denied(&self, permission: &str, name: &str) -> bool {
         let area = permission.rsplit_once(':').map_or(permission, |(area, _)| area);
-        !self.management && self.level(area, name) == Some(Level::Deny)
+        self.closed || (!self.management && self.level(area, name) == Some(Level::Deny))
     }
 
     pub(crate) fn effect(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Effect {
         match self.management {
             true => Effect::Allow,
+            false if self.closed => Effect::Deny,
             false => type_rule::decide(&self.type_rules, verb, id, name),
         }
     }
@@ -146,9 +163,9 @@ mod tests {
         #[test]
         fn the_closest_rule_decides(rules in prop::collection::vec(rule(), 0..12), name in "[abé/]{0,6}") {
             let policies: Vec<_> = rules.chunks(3).map(|chunk| {
-                Arc::new(Policy { area_rules: chunk.to_vec(), type_rules: Vec::new() })
+                Policy { area_rules: chunk.to_vec(), ..Policy::default() }
             }).collect();
-            let set = RuleSet::new(&policies, false);
+            let set = RuleSet::new(policies.iter().map(|policy| ("p", policy)), &Areas::default(), false);
             prop_assert_eq!(set.level("key", &name), expected(&rules, &name));
             for (asked, wanted) in [("key:read", Level::Read), ("key:list", Level::List), ("key:write", Level::Write)] {
                 let allowed = expected(&rules, &name).is_some_and(|level| level >= wanted);

@@ -1,12 +1,13 @@
 //! Rules by type and place: type, verb, partition, namespace and name of a resource. A rule without
-//! partitions or namespaces fits all of them; a rule without names and prefixes fits every name.
+//! partitions or namespaces fits all of them; a rule without names and prefixes fits every name. A rule that allows
+//! fits tokens and policies only if it names their kind.
 
 use mortise_resource::{
     IdRef,
     authorizer::{Effect, Verb},
-    data,
+    data, name,
     tenancy::WILDCARD,
-    types::Gvk,
+    types::{Gvk, HOST_GROUP, is_access_kind},
 };
 
 use crate::policy_error::PolicyError;
@@ -16,7 +17,7 @@ const MAX_LIST_ENTRIES: usize = 256;
 
 /// The types of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum TypePattern {
+pub(crate) enum TypePattern {
     Any,
     Group(Box<str>),
     Kind { group: Box<str>, kind: Box<str> },
@@ -44,67 +45,59 @@ impl TypePattern {
         is_exact.then_some(Self::Exact(exact))
     }
 
-    fn fits(&self, id: IdRef<'_>) -> bool {
+    fn fits(&self, id: IdRef<'_>, deny: bool) -> bool {
+        let reaches = deny || !is_access_kind(id.group, id.kind);
         match self {
-            Self::Any => true,
-            Self::Group(group) => **group == *id.group,
+            Self::Any => reaches,
+            Self::Group(group) => reaches && **group == *id.group,
             Self::Kind { group, kind } => **group == *id.group && **kind == *id.kind,
             Self::Exact(exact) => exact.is_of(id),
         }
     }
 }
 
+/// The verbs of rules.
+pub(crate) const VERBS: [Verb; 5] = [Verb::Read, Verb::List, Verb::Write, Verb::Delete, Verb::Escalate];
+
 /// The verbs of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Verbs {
-    read: bool,
-    list: bool,
-    write: bool,
-    delete: bool,
-}
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Verbs(Vec<Verb>);
 
 impl Verbs {
-    fn read(words: &[String]) -> Result<Self, PolicyError> {
-        let mut verbs = Self::default();
+    /// Reads verbs. `*` stands for all but escalate; in a denying rule for all.
+    fn read(words: &[String], deny: bool) -> Result<Self, PolicyError> {
+        let mut verbs = Vec::new();
         for word in words {
-            match word.as_str() {
-                "read" => verbs.read = true,
-                "list" => verbs.list = true,
-                "write" => verbs.write = true,
-                "delete" => verbs.delete = true,
-                "*" => verbs = Self { read: true, list: true, write: true, delete: true },
-                other => return Err(PolicyError::UnknownVerb(other.to_owned())),
+            match VERBS.iter().find(|verb| verb.name() == word) {
+                Some(verb) => verbs.push(*verb),
+                None if word == WILDCARD => verbs.extend(VERBS.iter().filter(|verb| deny || **verb != Verb::Escalate)),
+                None => return Err(PolicyError::UnknownVerb(word.clone())),
             }
         }
-        Ok(verbs)
+        Ok(Self(verbs))
     }
 
-    fn has(self, verb: Verb) -> bool {
-        match verb {
-            Verb::Read => self.read,
-            Verb::List => self.list,
-            Verb::Write => self.write,
-            Verb::Delete => self.delete,
-        }
+    fn has(&self, verb: Verb) -> bool {
+        self.0.contains(&verb)
     }
 }
 
 /// A valid rule in compiled form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CompiledTypeRule {
-    types: Vec<TypePattern>,
+    pub(crate) types: Vec<TypePattern>,
     verbs: Verbs,
-    partitions: Vec<Box<str>>,
-    namespaces: Vec<Box<str>>,
-    names: Vec<Box<str>>,
-    name_prefixes: Vec<Box<str>>,
-    deny: bool,
+    pub(crate) partitions: Vec<Box<str>>,
+    pub(crate) namespaces: Vec<Box<str>>,
+    pub(crate) names: Vec<Box<str>>,
+    pub(crate) name_prefixes: Vec<Box<str>>,
+    pub(crate) deny: bool,
 }
 
 /// The closeness of a rule's fit: an exact name is closest, then the longest prefix.
-type Closeness = usize;
+pub(crate) type Closeness = usize;
 
-const EXACT: Closeness = usize::MAX;
+pub(crate) const EXACT: Closeness = usize::MAX;
 
 impl CompiledTypeRule {
     pub(crate) fn read(rule: &data::TypeRule) -> Result<Self, PolicyError> {
@@ -119,10 +112,11 @@ impl CompiledTypeRule {
         if rule.verbs.is_empty() {
             return Err(PolicyError::Incomplete("verbs"));
         }
+        check_words(rule)?;
         let pattern = |text: &String| TypePattern::read(text).ok_or_else(|| PolicyError::BadType(text.clone()));
         Ok(Self {
             types: rule.types.iter().map(pattern).collect::<Result<_, _>>()?,
-            verbs: Verbs::read(&rule.verbs)?,
+            verbs: Verbs::read(&rule.verbs, rule.deny)?,
             partitions: words("partitions", &rule.partitions)?,
             namespaces: words("namespaces", &rule.namespaces)?,
             names: words("names", &rule.names)?,
@@ -131,7 +125,21 @@ impl CompiledTypeRule {
         })
     }
 
-    fn fits_all_names(&self) -> bool {
+    /// Makes the rule that allows what this one denies.
+    pub(crate) fn allowing(&self) -> Self {
+        let mut types = self.types.clone();
+        if types.iter().any(|kind| *kind == TypePattern::Any || *kind == TypePattern::Group(HOST_GROUP.into())) {
+            let access = ["Token", "Policy"];
+            types.extend(access.map(|kind| TypePattern::Kind { group: HOST_GROUP.into(), kind: kind.into() }));
+        }
+        Self { types, deny: false, ..self.clone() }
+    }
+
+    pub(crate) fn has_verb(&self, verb: Verb) -> bool {
+        self.verbs.has(verb)
+    }
+
+    pub(crate) fn fits_all_names(&self) -> bool {
         self.names.is_empty() && self.name_prefixes.is_empty()
     }
 
@@ -143,7 +151,7 @@ impl CompiledTypeRule {
             units.is_empty() || units.iter().any(|allowed| **allowed == *unit || **allowed == *WILDCARD)
         };
         let fits = self.verbs.has(verb)
-            && self.types.iter().any(|pattern| pattern.fits(id))
+            && self.types.iter().any(|pattern| pattern.fits(id, self.deny))
             && unit(&self.partitions, id.partition)
             && unit(&self.namespaces, id.namespace);
         if !fits {
@@ -159,6 +167,31 @@ impl CompiledTypeRule {
             }
         }
     }
+}
+
+/// The form of a word.
+type Form<'f> = &'f dyn Fn(&str) -> bool;
+
+/// Checks that the words for places and names can fit a resource.
+fn check_words(rule: &data::TypeRule) -> Result<(), PolicyError> {
+    const UNIT: &str = "use the name of one, or * for all";
+    const NAME: &str =
+        "use lower-case letters, digits and dashes; prefixes go to name_prefixes (NAME* in --allow and --deny)";
+    let is_unit = |word: &str| word == WILDCARD || name::is_valid(word);
+    // A prefix may end with a dash, where a name may not.
+    let is_prefix = |word: &str| word.is_empty() || name::is_valid(word) || name::is_valid(&format!("{word}0"));
+    let lists: [(_, &[String], Form<'_>, _); 4] = [
+        ("partitions", &rule.partitions, &is_unit, UNIT),
+        ("namespaces", &rule.namespaces, &is_unit, UNIT),
+        ("names", &rule.names, &name::is_valid, NAME),
+        ("name_prefixes", &rule.name_prefixes, &is_prefix, NAME),
+    ];
+    for (what, words, is_right, form) in lists {
+        if let Some(word) = words.iter().find(|word| !is_right(word)) {
+            return Err(PolicyError::BadWord { what, word: word.clone(), rule: form });
+        }
+    }
+    Ok(())
 }
 
 /// The decision of several rules together: the closest fit decides; of equally close fits, deny.

@@ -42,6 +42,22 @@ impl Requirement {
         self == Self::Permission("operator:write")
     }
 
+    /// Whether the single answer of a gRPC method reports a change. It arrives whatever the change does to the caller,
+    /// such as a deletion of its own token.
+    pub(crate) fn reports_change(path: &str) -> bool {
+        let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
+            return false;
+        };
+        match service {
+            "hashicorp.consul.resource.ResourceService" => matches!(method, "Write" | "WriteStatus" | "Delete"),
+            "mortise.v1.ChangeService" => matches!(method, "Move" | "Import"),
+            "mortise.v1.QueryService" => method == "Update",
+            "mortise.v1.OwnershipService" => method == "SetBlockDeletion",
+            "mortise.v1.PluginService" => !matches!(method, "Inspect" | "Logs"),
+            _ => false,
+        }
+    }
+
     /// The requirement of a gRPC method, by its path.
     pub(crate) fn for_grpc(path: &str) -> Self {
         const READ: Requirement = Requirement::Permission("operator:read");
@@ -53,11 +69,13 @@ impl Requirement {
             ("hashicorp.consul.resource.ResourceService", _)
             | ("conduit.proxy.destination.Destination" | "io.linkerd.proxy.destination.Destination", _)
             | ("grpc.health.v1.Health", _)
+            | ("mortise.v1.AuthService", "WhoAmI" | "CanI")
             // These services call the resource service with the caller's own permissions.
-            | ("mortise.v1.AuthService" | "mortise.v1.ChangeService" | "mortise.v1.QueryService", _)
+            | ("mortise.v1.ChangeService" | "mortise.v1.QueryService", _)
             | ("mortise.v1.WatchService", _)
             | ("mortise.v1.OwnershipService", "GetTree" | "PlanDelete") => Self::None,
             ("mortise.v1.TypeService" | "mortise.v1.FunctionService", _)
+            | ("mortise.v1.AuthService", "CheckPolicy")
             | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::AnyPolicy,
             ("mortise.v1.PluginService", "Inspect" | "Logs")
             | ("mortise.v1.ControllerService", "List")

@@ -1,5 +1,7 @@
 //! The trait by which hooks and the host ask for a caller's permissions.
 
+use std::any::Any;
+
 use crate::{Error, IdRef, pb};
 
 /// Answers permission questions about a caller. Each answer is as of now: permissions can change while a stream is
@@ -7,7 +9,7 @@ use crate::{Error, IdRef, pb};
 ///
 /// Permissions are named `<area>:<level>`, such as `key:read` or `operator:write`; the levels of an area are ordered
 /// deny < read < list < write.
-pub trait Authorizer: Send + Sync {
+pub trait Authorizer: Any + Send + Sync {
     /// Whether the caller has `permission` on `name`; `name` is empty for areas without names.
     fn is_allowed(&self, permission: &str, name: &str) -> bool;
 
@@ -75,6 +77,8 @@ pub enum Verb {
     Write,
     /// Delete.
     Delete,
+    /// Write of a token or a policy that grants what the caller does not have.
+    Escalate,
 }
 
 impl Verb {
@@ -86,6 +90,7 @@ impl Verb {
             Self::List => "list",
             Self::Write => "write",
             Self::Delete => "delete",
+            Self::Escalate => "escalate",
         }
     }
 }

@@ -153,6 +153,12 @@ pub fn policy() -> Gvk {
     Gvk::new(HOST_GROUP, "v1", "Policy")
 }
 
+/// Whether a kind is one of those that grant permissions: tokens and policies, in every version.
+#[must_use]
+pub fn is_access_kind(group: &str, kind: &str) -> bool {
+    group == HOST_GROUP && matches!(kind, "Token" | "Policy")
+}
+
 /// Checks an id's shape, in the order that clients rely on: type, name, partition, namespace. Replaces an absent
 /// tenancy by an empty one. Ignores the uid.
 ///

@@ -45,6 +45,9 @@ impl AccessWatches {
         let known_policies = snapshot(&mut policies, |resource| access.put_policy(resource)).await?;
         let known_tokens = snapshot(&mut tokens, |resource| access.put_token(resource)).await?;
         access.retain(|name| known_tokens.contains(name), |name| known_policies.contains(name));
+        for missing in access.missing_policies() {
+            tracing::warn!("a setting of [acl] names policy {missing}, which does not exist and grants nothing");
+        }
         Ok(Self { tokens, policies })
     }
 

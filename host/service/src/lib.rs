@@ -14,11 +14,12 @@
 //! | `rpc` | one file for each RPC, with its rules from top to bottom |
 //! | `service` | the rooms, composed as [`ResourceService`] |
 //!
-//! Beside the rooms, `access` follows tokens and policies, and `private_bytes` and [`kv`] hold the state of plugins.
+//! Beside the rooms, `access` follows tokens and policies, `access_upkeep` deletes expired tokens, and `private_bytes` and [`kv`] hold the state of plugins.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 
 mod access;
+mod access_upkeep;
 mod call;
 mod change;
 mod core;
@@ -34,6 +35,7 @@ mod rpc;
 mod rules;
 mod service;
 
+pub use access_upkeep::USE_KEY;
 pub use call::{Call, Caller, CallerCounts, OpenCount, Origin, Reader, Remote, Source, Surface};
 pub use change::UpgradeReport;
 pub use core::{Options, Placement, Rates};
@@ -43,6 +45,6 @@ pub use mortise_store::{Consistency, WatchEvent};
 pub use private_bytes::PrivateBytes;
 pub use query::{ResourceChanges, ResourcesChanges};
 pub use region::{ApplySummary, MAX_DEFERRED, Replicas, ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
-pub use rpc::{Deleted, ListQuery, Written};
+pub use rpc::{Asked, Deleted, ListQuery, Written};
 pub use rules::upgrade::schema_version;
 pub use service::ResourceService;

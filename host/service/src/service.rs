@@ -7,12 +7,13 @@ use futures::FutureExt as _;
 use mortise_acl::Access;
 use mortise_audit::AuditLog;
 use mortise_controller::Definition;
-use mortise_resource::{Error, authorizer::Authorizer, pb};
+use mortise_resource::{Diagnostic, Error, authorizer::Authorizer, data, pb};
 use mortise_store::Backend;
 use tokio::time::Instant;
 
 use crate::{
     access::AccessUpdates,
+    access_upkeep::AccessUpkeep,
     call::{Call, Origin, WriterQueues},
     change::{Changes, UpgradeReport},
     core::{Core, Options},
@@ -23,6 +24,7 @@ use crate::{
     references::References,
     region::Replicas,
     registry::{Registry, ResourceType},
+    rules::access_rules,
 };
 
 /// The resource service. Cheap to clone: each call has a clone.
@@ -87,6 +89,22 @@ impl ResourceService {
         self.core.access()
     }
 
+    /// Notes the areas that the plugins of a registry ask about: rules may name them from now on, even after the plugin
+    /// is gone. To be called before the registry serves.
+    pub fn note_areas(&self, registry: &Registry) {
+        if let Some(access) = self.core.access() {
+            access.add_areas(access_rules::plugin_areas(registry));
+        }
+    }
+
+    /// Checks the words of a policy. Returns warnings about words that name nothing now.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: a word has no meaning. Faults of the store.
+    pub async fn check_policy(&self, policy: &data::Policy) -> Result<Vec<Diagnostic>, Error> {
+        access_rules::check_policy_words(&self.core, policy).await
+    }
+
     /// Returns the limit of a resource's bytes.
     #[must_use]
     pub fn max_resource_bytes(&self) -> usize {
@@ -138,12 +156,13 @@ impl ResourceService {
         Call::begin_unrated(&self.core, caller, origin, method, changes).await
     }
 
-    /// Returns the background tasks that are not controllers: the clean-up of tenancy units, and the refresh of regions
-    /// after changes of policies. They end after [`ResourceService::stop`].
+    /// Returns the background tasks that are not controllers: the clean-up of tenancy units, the refresh of regions after
+    /// changes of policies, and the upkeep of tokens. They end after [`ResourceService::stop`].
     pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
         let cleanup = TenancyCleanup::new(&self.deletions, &self.replicas).run();
         let refresh = self.replicas.clone().run_refresh();
-        async move { tokio::join!(cleanup, refresh) }.map(drop)
+        let upkeep = AccessUpkeep::new(self.core.clone(), self.deletions.clone()).run();
+        async move { tokio::join!(cleanup, refresh, upkeep) }.map(drop)
     }
 
     /// Returns the reaper, the controller that deletes the children of deleted resources. It retries a failed tombstone

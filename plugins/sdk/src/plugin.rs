@@ -21,6 +21,7 @@ pub struct Plugin {
     controllers: &'static [&'static dyn AnyController],
     requests: Option<&'static [GrantRequest]>,
     functions: Option<FunctionTable>,
+    areas: &'static [&'static str],
 }
 
 /// A request to the operator for a grant. See [`Plugin::requests`].
@@ -116,6 +117,7 @@ impl Plugin {
             controllers: &[],
             requests: None,
             functions: None,
+            areas: &[],
         }
     }
 
@@ -167,6 +169,14 @@ impl Plugin {
         self
     }
 
+    /// Sets the areas of the plugin's own in permissions that its hooks ask about: `song` for `song:read`. Policies may use
+    /// them; the server refuses a rule with an area that no plugin declares, apart from Consul's.
+    #[must_use]
+    pub const fn areas(mut self, areas: &'static [&'static str]) -> Self {
+        self.areas = areas;
+        self
+    }
+
     /// Encodes the manifest.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
@@ -199,6 +209,9 @@ impl Plugin {
         }
         if let Some(functions) = self.functions {
             functions.describe(&mut bytes);
+        }
+        for area in self.areas {
+            prost::encoding::string::encode(AREAS, &(*area).to_owned(), &mut bytes);
         }
         bytes
     }
@@ -383,6 +396,9 @@ impl Plugin {
 
 /// Number of `requests` in [`manifest::Manifest`].
 const REQUESTS: u32 = 1_000;
+
+/// Number of `areas` in [`manifest::Manifest`].
+const AREAS: u32 = 1_002;
 
 /// A [`manifest::Manifest`] with the descriptors as bytes: the same on the wire, without code that decodes and encodes
 /// them.

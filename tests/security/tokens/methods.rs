@@ -161,13 +161,13 @@ async fn every_other_method_has_its_permission() {
     let writer = guarded.token("writer", &["writers"], |_| {}).await;
     let little = guarded.token("little", &["little"], |_| {}).await;
     // Status, Backup; plugins' Inspect, Logs, Install, Remove, Rollback, Reset, Disable, Enable; controllers; types, one
-    // type; reflection; WhoAmI, CanI; health.
+    // type; reflection; WhoAmI, CanI, CheckPolicy; health.
     for (who, secret, expected) in [
-        ("none", "", "PP PPPPPPPP P PP P ++ +"),
-        ("unknown", "nobody", "UU UUUUUUUU U UU U UU U"),
-        ("little", &*little, "PP PPPPPPPP P ++ + ++ +"),
-        ("reader", &*reader, "+P ++PPPPPP + ++ + ++ +"),
-        ("writer", &*writer, "++ ++++++++ + ++ + ++ +"),
+        ("none", "", "PP PPPPPPPP P PP P ++P +"),
+        ("unknown", "nobody", "UU UUUUUUUU U UU U UUU U"),
+        ("little", &*little, "PP PPPPPPPP P ++ + +++ +"),
+        ("reader", &*reader, "+P ++PPPPPP + ++ + +++ +"),
+        ("writer", &*writer, "++ ++++++++ + ++ + +++ +"),
     ] {
         let channel = guarded.channel(secret).await;
         let mut seen = String::new();
@@ -206,12 +206,14 @@ async fn every_other_method_has_its_permission() {
             assert_eq!(answer.accessor_id, if secret.is_empty() { "" } else { who });
         }
         note(who_am_i.map(drop));
-        let request = data::CanIRequest { verb: "write".into(), id: Some(id("demo.v2.Artist", "korn")) };
+        let request =
+            data::CanIRequest { verb: "write".into(), id: Some(id("demo.v2.Artist", "korn")), ..Default::default() };
         let can_i = auth.can_i(request).await.map(tonic::Response::into_inner);
         if let Ok(answer) = &can_i {
             assert!(!answer.allowed && answer.reason.contains(" lacks permission '"), "{who}: {answer:?}");
         }
         note(can_i.map(drop));
+        note(auth.check_policy(data::CheckPolicyRequest::default()).await.map(drop));
         let mut health = tonic_health::pb::health_client::HealthClient::new(channel);
         note(health.check(tonic_health::pb::HealthCheckRequest::default()).await.map(drop));
         assert_eq!(seen, expected.replace(' ', ""), "{who}");

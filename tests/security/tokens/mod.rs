@@ -1,8 +1,11 @@
 //! Tokens and policies: the answer of every method to every caller, leaks, and changes during use.
 
+mod grants;
 mod methods;
+mod own;
 mod owners;
 mod policies;
+mod rights;
 mod secrets;
 mod strangers;
 mod streams;

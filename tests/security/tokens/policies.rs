@@ -27,7 +27,11 @@ async fn rules_by_area_are_consuls() {
         let mut seen = String::new();
         for verb in ["read", "list", "write"] {
             let id = id("demo.v2.Artist", "korn");
-            let answer = auth.can_i(data::CanIRequest { verb: verb.into(), id: Some(id) }).await.unwrap().into_inner();
+            let answer = auth
+                .can_i(data::CanIRequest { verb: verb.into(), id: Some(id), ..Default::default() })
+                .await
+                .unwrap()
+                .into_inner();
             assert_eq!(answer.allowed, answer.reason.is_empty());
             seen.push(if answer.allowed { '+' } else { '-' });
         }
@@ -53,6 +57,90 @@ async fn rules_by_area_are_consuls() {
     }
 }
 
+fn placed(partition: &str, namespace: &str, name: &str) -> data::TypeRule {
+    let list = |word: &str| if word.is_empty() { vec![] } else { vec![word.to_owned()] };
+    data::TypeRule {
+        partitions: list(partition),
+        namespaces: list(namespace),
+        names: list(name),
+        deny: true,
+        ..allow(&["read"], &["demo/Artist"])
+    }
+}
+
+/// Words that name nothing now are warned of: in the answer, on HTTP, on the command line and in `policy show`.
+#[tokio::test]
+async fn words_that_name_nothing_are_warned_of() {
+    let guarded = Guarded::start(Setup::new()).await;
+    let mut client = guarded.resources(&guarded.management).await;
+    let mut warned = async |rules: &str, type_rules: Vec<data::TypeRule>| {
+        let policy = data::Policy { rules: rules.to_owned(), type_rules, ..data::Policy::default() };
+        let resource = resource(id("mortise.v1.Policy", "p"), Some(any("mortise.v1.Policy", &policy)));
+        let answer = client.write(pb::WriteRequest { resource: Some(resource) }).await.unwrap().into_inner();
+        answer.warnings.into_iter().map(|one| format!("{}: {}", one.path, one.summary)).collect::<Vec<_>>()
+    };
+    let blue = || placed("default", "blue", "");
+    for (rules, type_rules, says) in [
+        ("", vec![allow(&["read"], &["demo/Artits"])], "data.type_rules[0]: demo/Artits: no such type is registered"),
+        ("", vec![allow(&["read"], &["*"]), allow(&["read"], &["dem/*"])], "data.type_rules[1]: dem/*: no such type"),
+        ("", vec![allow(&["read"], &["demo.v9.Artist"])], "demo.v9.Artist: no such type is registered"),
+        (
+            "",
+            vec![data::TypeRule { types: vec!["mortise/Plugin".into()], ..placed("default", "default", "") }],
+            "not in the places of the rule",
+        ),
+        ("", vec![data::TypeRule { verbs: vec!["list".into()], ..placed("", "", "korn") }], "this rule denies nothing"),
+        ("", vec![blue()], "namespace not found: blue"),
+        ("", vec![placed("nowhere", "", "")], "partition not found: nowhere"),
+        (
+            r#"key_prefix "resource/demo.v2.Artits/" { policy = "deny" }"#,
+            vec![],
+            "data.rules: resource/demo.v2.Artits/",
+        ),
+        (
+            r#"key "resource/demo.v2.artist" { policy = "list" }"#,
+            vec![],
+            "data.rules: resource/demo.v2.artist: no such",
+        ),
+    ] {
+        let seen = warned(rules, type_rules).await;
+        assert!(matches!(&*seen, [one] if one.contains(says)), "{says}: {seen:?}");
+    }
+    // Consul's own rules, and what exists.
+    for area in ["acl", "operator", "keyring", "mesh", "peering"] {
+        assert!(warned(&format!("{area} = \"write\""), vec![]).await.is_empty(), "{area}");
+    }
+    for area in ["agent", "event", "identity", "key", "namespace", "node", "partition", "query", "service", "session"] {
+        let rules = format!("{area} \"a\" {{ policy = \"read\" }}\n{area}_prefix \"\" {{ policy = \"deny\" }}");
+        assert!(warned(&rules, vec![]).await.is_empty(), "{area}");
+    }
+    let fine = [allow(&["*"], &["*", "demo/*", "demo/Artist", "demo.v1.Artist"]), placed("default", "default", "korn")];
+    let rules =
+        "key_prefix \"resource/demo.v\" { policy = \"read\" } key \"resource/demo.v2.Artist/x\" { policy = \"deny\" }";
+    assert!(warned(rules, fine.to_vec()).await.is_empty());
+
+    let addr = guarded.server.grpc.to_string();
+    let run = async |args: &[&str]| {
+        let (code, out, err) =
+            mortise(&[args, &["--grpc-addr", &addr, "--token", &guarded.management]].concat(), &[]).await;
+        assert_eq!(code, Some(0), "{out}{err}");
+        (out, err)
+    };
+    let says = "demo/Artits: no such type is registered";
+    let (_, err) = run(&["policy", "create", "typo", "--deny", "read:demo/Artits:*"]).await;
+    assert!(err.contains(&format!("warning: policy typo: data.type_rules[0]: {says}")), "{err}");
+    let (out, _) = run(&["policy", "show", "typo"]).await;
+    assert!(out.contains(&format!("warning       data.type_rules[0]: {says}")), "{out}");
+    guarded.token("named", &["typo"], |_| {}).await;
+    let (_, err) = run(&["policy", "delete", "typo"]).await;
+    assert!(err.contains("warning: policy typo: still named by 1 token (named)"), "{err}");
+    let path = "/api/mortise/v1/policy/p";
+    let body = serde_json::json!({ "data": { "typeRules": [{ "types": ["demo/Artits"], "verbs": ["read"] }] } });
+    let asking = guarded.server.ask("PUT", path).header("x-consul-token", &guarded.management);
+    let answer = asking.json(&body).await_answer().await;
+    assert!(answer.code() == 200 && answer.header("warning").contains(says), "{:?}", answer.header("warning"));
+}
+
 /// Unusable policies and tokens are refused with the field, and change nothing.
 #[tokio::test]
 async fn invalid_policies_and_tokens_are_refused() {
@@ -70,6 +158,18 @@ async fn invalid_policies_and_tokens_are_refused() {
         ("key \"a\" { policy = \"much\" }", "unknown level \"much\""),
         ("\n\nkey_prefix = \"read\"", "a name is missing"),
         ("Key = \"read\"", "is not an area"),
+        ("key_prefx \"resource/\" { policy = \"deny\" }", "unknown area \"key_prefx\"; use one of acl, agent,"),
+        ("keys \"resource/\" { policy = \"deny\" }", "unknown area \"keys\""),
+        ("operater = \"read\"", "unknown area \"operater\""),
+        ("operators_prefix \"\" { policy = \"deny\" }", "unknown area \"operators\""),
+        ("operator \"x\" { policy = \"deny\" }", "operator has no names"),
+        ("key \"a\" { polcy = \"deny\" }", "expected `policy"),
+        ("key \"a\" { policy = \"Deny\" }", "unknown level \"Deny\""),
+        ("operator = \"reed\"", "unknown level \"reed\""),
+        ("key_prefx: {a: {policy: deny}}", "unknown area \"key_prefx\""),
+        ("key: {a: {polcy: deny}}", "neither HCL"),
+        ("{\"key_prefx\": {\"a\": {\"policy\": \"deny\"}}}", "unknown area \"key_prefx\""),
+        ("{\"key\": {\"a\": {\"policy\": \"denied\"}}}", "unknown level \"denied\""),
         ("key \"${a}\" { policy = \"read\" }", "without a template"),
         ("key \"a { policy = \"read\" }", "expected"),
         ("- a", "neither HCL"),
@@ -90,6 +190,18 @@ async fn invalid_policies_and_tokens_are_refused() {
         (allow(&["reed"], &["*"]), "unknown verb \"reed\""),
         (allow(&["read"], &["demo"]), "\"demo\" is not a type pattern"),
         (allow(&["read"], &["demo/*/x"]), "is not a type pattern"),
+        (allow(&["Read"], &["*"]), "unknown verb \"Read\""),
+        (allow(&["watch"], &["*"]), "unknown verb \"watch\""),
+        (placed("Default", "", ""), "partitions: \"Default\" fits nothing"),
+        (placed("", "blue*", ""), "namespaces: \"blue*\" fits nothing"),
+        (placed("", "a/b", ""), "namespaces: \"a/b\" fits nothing"),
+        (placed("", "", "Korn"), "names: \"Korn\" fits nothing"),
+        (placed("", "", "ko*rn"), "names: \"ko*rn\" fits nothing"),
+        (data::TypeRule { name_prefixes: vec!["Ko".into()], ..allow(&["read"], &["*"]) }, "name_prefixes: \"Ko\" fits"),
+        (
+            data::TypeRule { partitions: vec![String::new()], ..allow(&["read"], &["*"]) },
+            "partitions: \"\" fits nothing",
+        ),
     ] {
         let policy = data::Policy { type_rules: vec![allow(&["read"], &["*"]), rule], ..data::Policy::default() };
         let (code, said) = refusal(write("mortise.v1.Policy", "p", any("mortise.v1.Policy", &policy)).await);

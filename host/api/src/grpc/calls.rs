@@ -203,9 +203,7 @@ impl Shared {
     fn end_forbidden(&self) {
         let answers: Vec<_> = self.answers.lock().values().cloned().collect();
         for answer in answers {
-            if let Err(error) = answer.guard.by.check(answer.guard.requirement) {
-                answer.end(status(error), &self.held);
-            }
+            answer.end_if_forbidden(&self.held);
         }
     }
 
@@ -391,13 +389,16 @@ fn authenticated<B>(
     let reader = Arc::new(Reader::default());
     request.extensions_mut().insert(by.clone());
     request.extensions_mut().insert(reader.clone());
-    Ok(CallGuard { by, requirement, reader, _stream })
+    let reports_change = Requirement::reports_change(request.uri().path());
+    Ok(CallGuard { by, requirement, reports_change, reader, _stream })
 }
 
 /// The caller, the requirement and the reader of a call, kept for as long as its answer lasts.
 struct CallGuard {
     by: Authenticated,
     requirement: Requirement,
+    /// Whether the answer reports a change ([`Requirement::reports_change`]).
+    reports_change: bool,
     reader: Arc<Reader>,
     _stream: Option<OpenCount>,
 }

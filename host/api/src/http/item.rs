@@ -33,11 +33,14 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
     let rpc = pb::WriteRequest { resource: Some(resource) };
     let written = run_guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
     let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
-    let mut response = ([JSON], printed).into_response();
-    for warning in written.warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
+    Ok(with_warnings(([JSON], printed).into_response(), &written.warnings))
+}
+
+fn with_warnings(mut response: Response, warnings: &[Diagnostic]) -> Response {
+    for warning in warnings.iter().take(MAX_WARNINGS).filter_map(warning) {
         response.headers_mut().append(WARNING, warning);
     }
-    Ok(response)
+    response
 }
 
 /// DELETE: deletes the resource.
@@ -49,7 +52,10 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
     match run_guarded(span, Box::pin(request.shared.service.delete_stored(&caller, rpc))).await? {
         // Nothing was there, for every type, whether it exists or not.
         None if !caller.authorizer.has_permissions() => Err(no_permissions(&*caller.authorizer).into()),
-        _ => Ok(StatusCode::NO_CONTENT.into_response()),
+        deleted => {
+            let warnings = deleted.map(|deleted| deleted.warnings).unwrap_or_default();
+            Ok(with_warnings(StatusCode::NO_CONTENT.into_response(), &warnings))
+        }
     }
 }
 

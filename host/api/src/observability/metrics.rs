@@ -240,6 +240,8 @@ pub const ALL: &[Metric] = table! {
         "Connections of a TLS port: done; failed; late (took too long); plain (no TLS).";
     Counter mortise_tls_reloads_total(outcome)
         "Changes of the files of TLS: loaded, or refused, with the earlier ones still in service.";
+    Counter mortise_tokens_reaped_total()
+        "Expired tokens that the server deleted.";
     Counter mortise_unread_answers_replaced_total()
         "Lists and beginning watches ended because their clients did not read them while others waited.";
     Counter mortise_watches_lagged_total()

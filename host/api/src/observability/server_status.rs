@@ -105,6 +105,10 @@ impl Sources {
             warnings.push(format!("the audit log cannot be written ({why}); {so}"));
         }
         warnings.extend(store_warnings(store));
+        let faults = self.service.access().map(|access| access.policy_faults()).unwrap_or_default();
+        warnings.extend(
+            faults.into_iter().map(|fault| format!("{fault}; the policy grants nothing until it is written again")),
+        );
         for PluginState { name, stage, health, message, .. } in plugins {
             if !["Serving", "Disabled"].contains(&stage.as_str()) {
                 warnings.push(format!("plugin {name} does not serve the content of its source: {stage}: {message}"));

@@ -176,7 +176,8 @@ impl Delete {
             return Ok(Some((found.clone(), would_do(session, &found).await?)));
         }
         let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
-        session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
+        let answer = session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
+        ui::warn(&placed_title(id), &answer.warnings, &self.connect.ui());
         // A resource that refers to it may hold it, too.
         let now = read_if_there(session, &found).await?.unwrap_or_default();
         let finalizers: Vec<_> = meta::finalizers(&now.metadata).into_iter().collect();

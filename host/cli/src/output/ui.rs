@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
+use mortise_resource::Diagnostic;
 
 use crate::{env, error::CliError};
 
@@ -82,6 +83,14 @@ impl Ui {
     pub fn warn(&self, text: &str) {
         let head = if self.color_err { painted(Style::Warn, "warning:") } else { "warning:".to_owned() };
         self.note(&format!("{head} {text}"));
+    }
+}
+
+/// Prints the server's warnings about a resource on standard error.
+pub(crate) fn warn(title: &str, warnings: &[Diagnostic], ui: &Ui) {
+    for Diagnostic { path, summary, .. } in warnings {
+        let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        ui.warn(&format!("{title}: {path}{summary}"));
     }
 }
 

@@ -169,7 +169,7 @@ pub(crate) fn kv(config: &Config) -> Quota {
 
 /// The resource service.
 pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_service::Options {
-    mortise_service::Options {
+    let mut options = mortise_service::Options {
         max_watches: config.service.max_watches,
         caller_watches: config.service.caller_watches,
         max_snapshots: config.service.concurrent_watch_snapshots,
@@ -188,7 +188,10 @@ pub(crate) fn service(config: &Config, audit: Option<AuditLog>) -> mortise_servi
             region: Some(config.region.name.clone()).filter(|name| !name.is_empty()),
             rings: config.service.shard_rings.0.clone(),
         },
-    }
+        ..mortise_service::Options::default()
+    };
+    config.test_limits.apply_to_service(&mut options);
+    options
 }
 
 /// The directory of the audit log.

@@ -41,6 +41,7 @@ pub(crate) struct TestLimits {
     quarantine_max_backoff_ms: Option<Millis>,
     quarantine_probation_faults: Option<u32>,
     remembered_decisions: Option<usize>,
+    token_pass_ms: Option<Millis>,
     watch_buffer: Option<usize>,
     watch_buffer_bytes: Option<Size>,
 }
@@ -74,6 +75,10 @@ impl TestLimits {
         set(&mut limits.max_delay_ms, self.plugin_delay_ms.map(|time| time.0));
         set(&mut limits.settings_bytes, self.plugin_settings_bytes.map(Size::to_usize));
         set(&mut limits.remembered_decisions, self.remembered_decisions);
+    }
+
+    pub(crate) fn apply_to_service(&self, options: &mut mortise_service::Options) {
+        set(&mut options.token_pass, self.token_pass_ms.map(Duration::from));
     }
 
     pub(crate) fn apply_to_controllers(&self, limits: &mut ReconcileLimits) {

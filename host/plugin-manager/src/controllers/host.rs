@@ -58,7 +58,7 @@ impl Authorizer for Identity {
     fn effect(&self, verb: Verb, id: IdRef<'_>, _name: Option<&str>) -> Effect {
         let is_acl = types::token().is_of(id) || types::policy().is_of(id);
         match verb {
-            Verb::Write | Verb::Delete if is_acl => Effect::Deny,
+            Verb::Write | Verb::Delete | Verb::Escalate if is_acl => Effect::Deny,
             _ => Effect::Allow,
         }
     }

@@ -51,6 +51,7 @@ pub(crate) struct ManagerState {
 impl ManagerState {
     /// Replaces the serving registry.
     pub(crate) fn swap(&self, next: Registry) {
+        self.service.note_areas(&next);
         self.registry.store(Arc::new(next));
         self.swapped.notify_one();
     }

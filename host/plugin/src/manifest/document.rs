@@ -51,6 +51,8 @@ pub struct Manifest {
     pub requests: Option<GrantRequests>,
     /// Functions, by name.
     pub functions: BTreeMap<String, FunctionDecl>,
+    /// Areas of its own in permissions that its hooks ask about.
+    pub areas: Vec<String>,
 }
 
 /// A resource type of a plugin.
@@ -150,6 +152,9 @@ const MAX_VERSION: usize = 64;
 /// Most types of one plugin.
 const MAX_TYPES: usize = 256;
 
+/// Most areas of one plugin.
+const MAX_AREAS: usize = 32;
+
 /// Most source types of moves to one type.
 const MAX_MOVED_FROM: usize = 16;
 
@@ -193,6 +198,20 @@ impl Manifest {
         let functions = functions::read(wire.functions, exports)?;
         let requests = wire.requests.map(GrantRequests::read).transpose();
         let requests = requests.map_err(|source| ManifestError::caused_by(source).at("requests"))?;
+        if wire.areas.len() > MAX_AREAS {
+            return Err(fault(format!("areas: at most {MAX_AREAS}, got: {}", wire.areas.len())));
+        }
+        let is_area = |area: &String| {
+            let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
+            (1..=64).contains(&area.len())
+                && area.starts_with(|letter: char| letter.is_ascii_lowercase())
+                && area.bytes().all(is_part)
+                && !area.ends_with("_prefix")
+        };
+        if let Some(odd) = wire.areas.iter().find(|area| !is_area(area)) {
+            let what = "use 1 to 64 lower-case letters, digits, `-` and `_`, a letter first, and no `_prefix`";
+            return Err(fault(format!("areas: {odd:?} is not an area; {what}")));
+        }
         let redaction =
             Redaction::from_pool(&pool).filter(|redaction| types.iter().any(|decl| redaction.is_within(&decl.message)));
         Ok(Self {
@@ -205,6 +224,7 @@ impl Manifest {
             limits: wire.limits.unwrap_or_default(),
             controllers,
             functions,
+            areas: wire.areas,
         })
     }
 

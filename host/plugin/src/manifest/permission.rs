@@ -105,6 +105,12 @@ impl Permission {
         Ok(Self { permission: wire.permission.clone(), on })
     }
 
+    /// Returns the area of the permission, such as `key` of `key:read`.
+    #[must_use]
+    pub fn area(&self) -> &str {
+        self.permission.rsplit_once(':').map_or(&self.permission, |(area, _)| area)
+    }
+
     /// Checks whether the caller has the permission on the resource of this id. Answers the refusal, which names the
     /// permission and the text that it was asked on; `None` if the caller has it.
     #[must_use]

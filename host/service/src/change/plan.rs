@@ -18,7 +18,7 @@ use crate::{
         store_fault::{cas_failure, store_fault},
     },
     core::ids::tenancy_of,
-    registry::{Registry, ResourceType},
+    registry::{Owner, Registry, ResourceType},
     rules::{
         ReadDecision, RequestHooks, admit,
         deletion_rules::{self, with_reserved_metadata},
@@ -70,7 +70,7 @@ impl Changes {
             replace = fixed_by_host(&kind, &mut resource, stored);
             replace.extend(expected.replace);
             replace.dedup();
-            if replace.is_empty() {
+            if replace.is_empty() && !matches!(kind.owner, Owner::Host) {
                 warnings = hooks.validate(&resource, Some(stored)).await?;
             }
         }

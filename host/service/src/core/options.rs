@@ -34,6 +34,8 @@ pub struct Options {
     pub second_pass: Duration,
     /// Time that an owner reference may have no target.
     pub owner_grace: Duration,
+    /// Time between two passes over the tokens, which delete expired ones and store the last use.
+    pub token_pass: Duration,
     /// Requests per second.
     pub rates: Rates,
     /// Tokens and policies; `None` allows everything to everyone.
@@ -58,6 +60,7 @@ impl Default for Options {
             max_resource_bytes: 1 << 20,
             second_pass: Duration::from_secs(30),
             owner_grace: Duration::from_secs(300),
+            token_pass: Duration::from_secs(10),
             rates: Rates::default(),
             access: None,
             audit: None,

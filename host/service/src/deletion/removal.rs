@@ -79,6 +79,12 @@ impl Deletions {
         }
     }
 
+    /// Deletes an expired resource in exactly this version, or marks it while something holds it. Returns whether it is
+    /// gone.
+    pub(crate) async fn delete_expired(&self, stored: pb::Resource) -> Result<bool, RemovalError> {
+        self.delete_version(&self.core.types(), stored, Purpose::Delete).await
+    }
+
     /// Deletes a resource in exactly this version, or marks it while something holds it. Returns whether it is gone.
     pub(super) async fn delete_version(
         &self,

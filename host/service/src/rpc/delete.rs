@@ -13,10 +13,10 @@ use crate::{
     deletion::{PlannedAction, Purpose, RemovalError},
     references::ResourceKey,
     registry::Registry,
-    rules::{RequestHooks, builtin_types, region, tombstone},
+    rules::{RequestHooks, access_rules, builtin_types, region, tombstone},
     service::ResourceService,
 };
-use mortise_resource::{Code, EncodedResource, Error, authorizer::Verb, meta, pb};
+use mortise_resource::{Code, Diagnostic, EncodedResource, Error, authorizer::Verb, meta, pb};
 use mortise_store::{Consistency, StoreError};
 
 /// A deleted incarnation.
@@ -26,6 +26,8 @@ pub struct Deleted {
     pub id: pb::Id,
     /// Version of a resource that finalizers hold, with its mark; `None` if the resource is gone.
     pub marked: Option<String>,
+    /// Consequences beyond the resource.
+    pub warnings: Vec<Diagnostic>,
     /// Generations before and after; the latter is empty if the resource is gone.
     generations: [String; 2],
 }
@@ -42,7 +44,8 @@ impl ResourceService {
     /// the resource. `Aborted`: the version is not the stored one. The errors of Write when a resource with finalizers
     /// is marked.
     pub async fn delete(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<pb::DeleteResponse, Error> {
-        self.delete_stored(caller, request).await.map(|_| pb::DeleteResponse {})
+        let deleted = self.delete_stored(caller, request).await?;
+        Ok(pb::DeleteResponse { warnings: deleted.map(|deleted| deleted.warnings).unwrap_or_default() })
     }
 
     /// Deletes as [`ResourceService::delete`]; returns the deleted incarnation, also if the request named none.
@@ -84,6 +87,8 @@ impl ResourceService {
             hooks.upgrade(&mut stored).await?;
             hooks.authorize_write(Verb::Delete, &stored, "failed write acl").await?;
             hooks.release();
+            access_rules::check_deletion(&self.core, caller, &kind, &stored)?;
+            let warnings = access_rules::users_of_policy(&self.core, caller, &kind, &id.name).await;
             builtin_types::refuse_default(&kind, &stored)?;
             region::check_owner(&self.core, &stored)?;
             if !version.is_empty() && version != stored.version {
@@ -97,7 +102,7 @@ impl ResourceService {
             match outcome {
                 Ok(deleted) => {
                     self.access_updates.settle(&kind).await?;
-                    return Ok(Some(deleted));
+                    return Ok(Some(Deleted { warnings, ..deleted }));
                 }
                 Err(failure) => retry.after(failure).await?,
             }
@@ -112,7 +117,12 @@ impl ResourceService {
         stored: pb::Resource,
     ) -> Result<Deleted, Failure> {
         let (id, before) = (stored.id.clone().unwrap_or_default(), stored.generation.clone());
-        let deleted = |marked, after| Deleted { id: id.clone(), marked, generations: [before.clone(), after] };
+        let deleted = |marked, after| Deleted {
+            id: id.clone(),
+            marked,
+            warnings: Vec::new(),
+            generations: [before.clone(), after],
+        };
         if meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
             return Ok(deleted(Some(stored.version), before.clone()));
         }
@@ -152,7 +162,8 @@ impl ResourceService {
     ) -> Result<Deleted, Failure> {
         let (id, version) = (stored.id.clone().unwrap_or_default(), stored.version.clone());
         let before = stored.generation.clone();
-        let deleted = |id, marked, after| Deleted { id, marked, generations: [before.clone(), after] };
+        let deleted =
+            |id, marked, after| Deleted { id, marked, warnings: Vec::new(), generations: [before.clone(), after] };
         if !meta::has_finalizers(&stored.metadata) {
             return self.deletions.remove(&stored).await.map(|()| deleted(id, None, String::new())).map_err(failed);
         }

@@ -19,6 +19,7 @@ mod watch_list;
 mod write;
 mod write_status;
 
+pub use can::Asked;
 pub use delete::Deleted;
 pub use list::ListQuery;
 pub use write::Written;

@@ -18,7 +18,7 @@ use crate::{
     references::{WrittenReferences, finalizer, renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
-        RequestHooks, TenancyUnits, admit, builtin_types,
+        RequestHooks, TenancyUnits, access_rules, admit, builtin_types,
         deletion_rules::{self, with_reserved_metadata},
         proto_text, region, resolve_owner, server_meta, upgrade,
     },
@@ -188,7 +188,10 @@ impl ResourceService {
             Some(known) => {
                 if known.prior != version {
                     known.resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
-                    known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
+                    if !matches!(kind.owner, Owner::Host) {
+                        known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
+                    }
+                    access_rules::check_grant(&self.core, sent.caller, kind, &known.resource, stored.as_ref()).await?;
                     version.clone_into(&mut known.prior);
                 }
                 // An upgrade may have taken an instance; the next step waits for the disk.

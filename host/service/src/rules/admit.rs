@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{hooks::RequestHooks, tenancy::TenancyUnits, upgrade};
+use super::{access_rules, hooks::RequestHooks, tenancy::TenancyUnits, upgrade};
 use crate::{
     call::Caller,
     core::{
@@ -80,11 +80,18 @@ pub(crate) async fn admit(
     // Before the hooks: a plugin without room for it is not at fault.
     check_size(core, resource, prior)?;
     hooks.mutate(resource).await?;
-    let warnings = hooks.validate(resource, prior).await?;
+    let mut warnings = hooks.validate(resource, prior).await?;
+    match access_rules::check_words(core, kind, resource).await {
+        Ok(found) => warnings.extend(found),
+        // A stored policy with a fault can still be marked for deletion.
+        Err(_) if prior.is_some_and(|prior| prior.data == resource.data) => {}
+        Err(fault) => return Err(fault),
+    }
     hooks.authorize_write(verb, resource, "failed write acl").await?;
     // Stored resources without data can still be changed, to remove them.
     let has_data = resource.data.is_some() || prior.is_some_and(|prior| prior.data.is_none());
     let readable = if has_data { Ok(()) } else { hooks.check_readable_without_data(resource).await };
+    access_rules::check_grant(core, &hooks.caller, kind, resource, prior).await?;
     hooks.release();
     let units = tenancy_units(core, kind, resource).await?;
     readable.map(|()| (warnings, units))

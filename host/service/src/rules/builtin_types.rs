@@ -4,13 +4,14 @@
 //! refused, and [`crate::deletion::tenancy_cleanup`] deletes its resources, and the unit itself when it is empty. No
 //! client can remove the finalizer.
 //!
-//! An unusable token or policy is refused when it is written, and so is an invalid policy of regions.
+//! An unusable token is refused when it is written, and so is an invalid policy of regions. The words of policies are
+//! checked in [`super::access_rules`].
 
 use std::fmt::Display;
 
 use super::region_policy;
 use crate::registry::{Owner, ResourceType};
-use mortise_acl::{GLOBAL_MANAGEMENT, MAX_POLICIES, Policy};
+use mortise_acl::{GLOBAL_MANAGEMENT, MAX_POLICIES};
 use mortise_resource::{
     Error, FieldFault, FieldPath, PathStep, data, meta, name, pb,
     proto::hashicorp::consul::tenancy::v2beta1::Partition, tenancy, types,
@@ -47,16 +48,13 @@ pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
     if kind.gvk == types::token() {
         check_token(&decode(resource)?)?;
     }
-    if kind.gvk == types::policy() {
-        if resource.id.as_ref().is_some_and(|id| id.name == GLOBAL_MANAGEMENT) {
-            return Err(Error::invalid(format!("policy {GLOBAL_MANAGEMENT:?} always exists and cannot be changed")));
-        }
-        Policy::read(&decode(resource)?).map_err(refusal)?;
+    if kind.gvk == types::policy() && resource.id.as_ref().is_some_and(|id| id.name == GLOBAL_MANAGEMENT) {
+        return Err(Error::invalid(format!("policy {GLOBAL_MANAGEMENT:?} always exists and cannot be changed")));
     }
     Ok(())
 }
 
-fn decode<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
+pub(super) fn decode<M: Message + Default>(resource: &pb::Resource) -> Result<M, Error> {
     let data = resource.data.as_ref().ok_or_else(|| Error::invalid("resource.data is required"))?;
     // The data was checked along its descriptor already.
     M::decode(data.value.as_slice()).map_err(|fault| Error::invalid(format!("resource.data: {fault}")))
@@ -73,6 +71,11 @@ fn check_token(token: &data::Token) -> Result<(), Error> {
         let what =
             format!("must be the SHA-256 of the secret, 32 bytes, got {length}; `mortise token create` makes one");
         return Err(refusal(FieldFault { path: FieldPath::field("secret_sha256"), fault: what }));
+    }
+    let previous = token.previous_secret_sha256.len();
+    if !matches!(previous, 0 | 32) || (previous == 0) != token.previous_expires_at.is_none() {
+        let what = "must be 32 bytes together with previous_expires_at, or absent; `mortise token rotate` sets both";
+        return Err(refusal(FieldFault { path: FieldPath::field("previous_secret_sha256"), fault: what }));
     }
     if token.policies.len() > MAX_POLICIES {
         let what = format!("{} policies; a token has at most {MAX_POLICIES}", token.policies.len());
@@ -91,7 +94,7 @@ fn check_token(token: &data::Token) -> Result<(), Error> {
 }
 
 /// Refuses a write for a fault in a field of its data.
-fn refusal<F: Display>(fault: FieldFault<F>) -> Error {
+pub(super) fn refusal<F: Display>(fault: FieldFault<F>) -> Error {
     let fault = fault.within(PathStep::Field("data".into()));
     Error::invalid(fault.to_string()).with_violation(fault.path, fault.fault)
 }

@@ -99,9 +99,7 @@ fn limit_answer(
         let answer = Arc::new(Answer { guard, deadline, state: Mutex::new(AnswerState::Open(Box::new(open))) });
         calls.answers.lock().insert(number, answer.clone());
         // From here on the answer is in the table; a change of permissions before that needs this check.
-        if let Err(error) = answer.guard.by.check(answer.guard.requirement) {
-            answer.end(status(error), &calls.held);
-        }
+        answer.end_if_forbidden(&calls.held);
         Body::new(AnswerBody { calls: calls.clone(), number, answer })
     })
 }
@@ -138,6 +136,15 @@ impl Answer {
         match &*self.state.lock() {
             AnswerState::Open(_) => self.guard.reader.unread_for(now),
             AnswerState::Ended(_) | AnswerState::Done => None,
+        }
+    }
+
+    /// Ends the answer if its caller has lost the permission. The report of a change stays, as the change does.
+    pub(super) fn end_if_forbidden(&self, held: &AtomicUsize) {
+        if !self.guard.reports_change
+            && let Err(error) = self.guard.by.check(self.guard.requirement)
+        {
+            self.end(status(error), held);
         }
     }
 

@@ -32,7 +32,8 @@ enum AuthCommand {
     WhoAmI(Box<WhoAmI>),
     /// Checks whether the caller may do something: exit code 0 for yes, 1 for no, with the reason
     #[command(after_help = crate::commands::after(
-        "mortise auth can-i write demo.v2.Artist korn\nmortise auth can-i list artists --namespace '*'"
+        "mortise auth can-i write demo.v2.Artist korn\nmortise auth can-i list artists --namespace '*'\n\
+         mortise auth can-i write artist korn --as ci"
     ))]
     CanI(Box<CanI>),
 }
@@ -50,13 +51,19 @@ struct WhoAmI {
 /// Arguments of `auth can-i`.
 #[derive(Debug, Args)]
 struct CanI {
-    /// read, list, watch, write or delete
+    /// read, list, watch, write, delete, or escalate: writing a token or policy that grants more than the caller has
     verb: String,
     /// The type, as other commands take it
     #[arg(value_name = "TYPE")]
     kind: String,
     /// The resource; not needed for list and watch
     name: Option<String>,
+    /// Asks about the holder of this token, which the caller may read
+    #[arg(long = "as", value_name = "ACCESSOR-ID", conflicts_with = "policies")]
+    as_token: Option<String>,
+    /// Asks about a holder of this policy, which the caller may read; can be given several times
+    #[arg(long = "policy", value_name = "NAME")]
+    policies: Vec<String>,
     #[command(flatten)]
     tenancy: Tenancy,
     #[command(flatten)]
@@ -93,6 +100,9 @@ async fn who_am_i(output: AnswerFormat, connect: &Connect) -> Result<Exit, CliEr
         ("namespace", place(who.namespace)),
         ("expires", expires),
     ];
+    for fault in &who.policy_faults {
+        connect.ui().warn(&format!("{fault}; the policy grants nothing until it is written again"));
+    }
     ui::print(lines.map(|(name, value)| format!("{name:<14}{value}\n")).concat())?;
     Ok(Exit::Done)
 }
@@ -104,7 +114,8 @@ impl CanI {
         let tenancy = Some(self.tenancy.units_for(&kind, &session, &catalog));
         let name = self.name.unwrap_or_default();
         let id = pb::Id { name, r#type: Some(kind), tenancy, ..pb::Id::default() };
-        let request = CanIRequest { verb: self.verb, id: Some(id) };
+        let as_token = self.as_token.unwrap_or_default();
+        let request = CanIRequest { verb: self.verb, id: Some(id), as_token, as_policies: self.policies };
         let answer = session.call("can-i", session.auth().can_i(request)).await?;
         match answer.allowed {
             true => {

@@ -3,10 +3,14 @@
 use std::{io::Read as _, path::PathBuf};
 
 use clap::{Args, Subcommand};
-use mortise_resource::{data, types};
+use mortise_resource::{Diagnostic, data, types};
 
 use super::stored::{Collection, Stored};
-use crate::{CliError, Connect, Exit, Table, connect::session::Session, output::ui};
+use crate::{
+    CliError, Connect, Exit, Table,
+    connect::session::Session,
+    output::ui::{self, Ui},
+};
 
 /// The policy that allows everything, which is not stored.
 pub(super) const GLOBAL_MANAGEMENT: &str = "global-management";
@@ -46,7 +50,7 @@ enum PolicyCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Deletes policies; tokens that name them lose their rules
+    /// Deletes policies; tokens that name them, which a warning counts, lose their rules
     #[command(after_help = crate::commands::after("mortise policy delete artists-read"))]
     Delete {
         /// The policies
@@ -81,8 +85,8 @@ struct Create {
     connect: Connect,
 }
 
-pub(super) fn policies(session: &Session) -> Collection<'_> {
-    Collection { session, kind: types::policy(), noun: "policy" }
+pub(super) fn policies<'a>(session: &'a Session, ui: &'a Ui) -> Collection<'a> {
+    Collection { session, kind: types::policy(), noun: "policy", ui }
 }
 
 impl Policy {
@@ -91,20 +95,24 @@ impl Policy {
             PolicyCommand::Create(create) => create.run().await?,
             PolicyCommand::List { connect } => {
                 let session = connect.session().await?;
-                let all = policies(&session).list::<data::Policy>().await?;
-                ui::print(table(&all).render(&connect.ui()))?;
+                let ui = connect.ui();
+                let all = policies(&session, &ui).list::<data::Policy>().await?;
+                ui::print(table(&all).render(&ui))?;
             }
             PolicyCommand::Show { name, connect } => {
                 let session = connect.session().await?;
                 ui::print(match name.as_str() {
                     GLOBAL_MANAGEMENT => format!("{GLOBAL_MANAGEMENT} allows everything, and always exists\n"),
-                    _ => show(&policies(&session).get(&name).await?),
+                    _ => {
+                        let policy = policies(&session, &connect.ui()).get(&name).await?;
+                        show(&policy) + &remarks(&session, &policy.data).await?
+                    }
                 })?;
             }
             PolicyCommand::Delete { names, connect } => {
                 let session = connect.session().await?;
                 for name in names {
-                    policies(&session).delete::<data::Policy>(&name).await?;
+                    policies(&session, &connect.ui()).delete::<data::Policy>(&name).await?;
                     ui::line(format!("policy {name} deleted"))?;
                 }
             }
@@ -123,8 +131,8 @@ impl Create {
             return Err(CliError::usage("a policy without rules grants nothing")
                 .remedy("give --rules FILE, --allow RULE or --deny RULE"));
         }
-        let session = self.connect.session().await?;
-        let policies = policies(&session);
+        let (session, ui) = (self.connect.session().await?, self.connect.ui());
+        let policies = policies(&session, &ui);
         let before = policies.find::<data::Policy>(&self.name).await?;
         if before.is_some() && !self.replace {
             return Err(CliError::failed(format!("policy {} exists already", self.name))
@@ -134,6 +142,25 @@ impl Create {
         let done = if before.is_some() { "replaced" } else { "created" };
         policies.put(&self.name, &policy, before.map(|stored| stored.resource)).await?;
         ui::line(format!("policy {} {done}", self.name))
+    }
+}
+
+/// The server's warnings about a stored policy, or the fault for which it grants nothing.
+async fn remarks(session: &Session, policy: &data::Policy) -> Result<String, CliError> {
+    let request = data::CheckPolicyRequest { policy: Some(policy.clone()) };
+    match session.call("policy", session.auth().check_policy(request)).await {
+        Ok(answer) => {
+            let remark = |one: &Diagnostic| format!("{:<14}{}: {}\n", "warning", one.path, one.summary);
+            Ok(answer.warnings.iter().map(remark).collect())
+        }
+        Err(error) if error.code == Some(tonic::Code::InvalidArgument) => {
+            Ok(format!("{:<14}{}; the policy grants nothing until it is written again\n", "fault", error.message))
+        }
+        // A caller without any policy, or a server of an earlier release.
+        Err(error) if matches!(error.code, Some(tonic::Code::PermissionDenied | tonic::Code::Unimplemented)) => {
+            Ok(String::new())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -160,8 +187,11 @@ fn type_rule(text: &str, deny: bool) -> Result<data::TypeRule, CliError> {
         _ => return Err(wrong()),
     };
     let (types, place) = what.split_once('@').map_or((what, None), |(types, place)| (types, Some(place)));
-    let (partition, namespace) = place.map(|place| place.split_once('/').unwrap_or((place, ""))).unwrap_or_default();
-    let unit = |unit: &str| if unit.is_empty() || unit == "*" { Vec::new() } else { vec![unit.to_owned()] };
+    let (partition, namespace) = place.map(|place| place.split_once('/').unwrap_or((place, "*"))).unwrap_or(("*", "*"));
+    if partition.is_empty() || namespace.is_empty() {
+        return Err(wrong());
+    }
+    let unit = |unit: &str| if unit == "*" { Vec::new() } else { vec![unit.to_owned()] };
     let (prefixes, names): (Vec<_>, Vec<_>) =
         names.map(words).unwrap_or_default().into_iter().partition(|name| name.ends_with('*'));
     let rule = data::TypeRule {

@@ -4,7 +4,11 @@ use mortise_resource::{pb, types::Gvk};
 use prost::Message;
 use tonic::Code;
 
-use crate::{CliError, connect::session::Session};
+use crate::{
+    CliError,
+    connect::session::Session,
+    output::ui::{Ui, warn},
+};
 
 /// A resource with its data decoded.
 pub(super) struct Stored<M> {
@@ -30,6 +34,7 @@ pub(super) struct Collection<'a> {
     pub(super) kind: Gvk,
     /// Name of the kind in messages, such as `token`.
     pub(super) noun: &'static str,
+    pub(super) ui: &'a Ui,
 }
 
 impl Collection<'_> {
@@ -68,7 +73,8 @@ impl Collection<'_> {
         self.find(name).await?.ok_or_else(missing)
     }
 
-    /// Writes one. `before` is the resource to replace, which must not have changed since it was read.
+    /// Writes one, and shows the server's warnings. `before` is the resource to replace, which must not have changed since
+    /// it was read.
     pub(super) async fn put<M: Message>(
         &self,
         name: &str,
@@ -81,13 +87,17 @@ impl Collection<'_> {
         let fresh = || pb::Resource { id: Some(self.id(name)), ..pb::Resource::default() };
         let resource = pb::Resource { data: Some(data), ..before.unwrap_or_else(fresh) };
         let request = pb::WriteRequest { resource: Some(resource) };
-        self.session.call(self.title(name), self.session.resources().write(request)).await.map(drop)
+        let written = self.session.call(self.title(name), self.session.resources().write(request)).await?;
+        warn(&self.title(name), &written.warnings, self.ui);
+        Ok(())
     }
 
-    /// Deletes one that must exist.
+    /// Deletes one that must exist, and shows the server's warnings.
     pub(super) async fn delete<M: Message + Default>(&self, name: &str) -> Result<(), CliError> {
         let id = self.get::<M>(name).await?.resource.id;
         let request = pb::DeleteRequest { id, version: String::new() };
-        self.session.call(self.title(name), self.session.resources().delete(request)).await.map(drop)
+        let deleted = self.session.call(self.title(name), self.session.resources().delete(request)).await?;
+        warn(&self.title(name), &deleted.warnings, self.ui);
+        Ok(())
     }
 }

@@ -9,12 +9,20 @@ use super::{
     secret::Secret,
     stored::{Collection, Stored},
 };
-use crate::{CliError, Connect, Exit, Table, connect::session::Session, output::ui, resources::show::ago};
+use crate::{
+    CliError, Connect, Exit, Table,
+    connect::session::Session,
+    output::ui::{self, Ui},
+    resources::show::ago,
+};
 
 pub(in crate::commands) const EXAMPLES: &str = "\
 mortise token create ci --policy artists-read --expires-in 720h --out ci.token
 mortise token rotate ci --out ci.token
 mortise token delete ci";
+
+/// Status key of a token under which the server stores its last use.
+const USE_KEY: &str = "mortise.io/use";
 
 /// Arguments of `token`.
 #[derive(Debug, Args)]
@@ -54,11 +62,14 @@ enum TokenCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Gives a token a new secret; the old one stops working at once
-    #[command(after_help = crate::commands::after("mortise token rotate ci --out ci.token"))]
+    /// Gives a token a new secret; the old one stops working at once, or after --grace
+    #[command(after_help = crate::commands::after("mortise token rotate ci --grace 1h --out ci.token"))]
     Rotate {
         /// The accessor id
         name: String,
+        /// Time for which the old secret stays valid, too: 10m, 24h [default: none]
+        #[arg(long, value_name = "DURATION", value_parser = crate::args::duration)]
+        grace: Option<Duration>,
         /// Writes the secret into a file that only you may read, instead of showing it
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -94,8 +105,8 @@ struct Create {
     connect: Connect,
 }
 
-fn tokens(session: &Session) -> Collection<'_> {
-    Collection { session, kind: types::token(), noun: "token" }
+fn tokens<'a>(session: &'a Session, ui: &'a Ui) -> Collection<'a> {
+    Collection { session, kind: types::token(), noun: "token", ui }
 }
 
 impl Token {
@@ -104,47 +115,57 @@ impl Token {
             TokenCommand::Create(create) => create.run().await?,
             TokenCommand::List { connect } => {
                 let session = connect.session().await?;
-                let all = tokens(&session).list::<data::Token>().await?;
-                ui::print(table(&all).render(&connect.ui()))?;
+                let ui = connect.ui();
+                let all = tokens(&session, &ui).list::<data::Token>().await?;
+                ui::print(table(&all).render(&ui))?;
             }
             TokenCommand::Show { name, connect } => {
                 let session = connect.session().await?;
-                ui::print(show(&tokens(&session).get(&name).await?))?;
+                ui::print(show(&tokens(&session, &connect.ui()).get(&name).await?))?;
             }
             TokenCommand::Delete { names, connect } => {
                 let session = connect.session().await?;
                 for name in names {
-                    tokens(&session).delete::<data::Token>(&name).await?;
+                    tokens(&session, &connect.ui()).delete::<data::Token>(&name).await?;
                     ui::line(format!("token {name} deleted"))?;
                 }
             }
-            TokenCommand::Rotate { name, out, connect } => {
-                let session = connect.session().await?;
-                let stored = tokens(&session).get::<data::Token>(&name).await?;
-                let secret = Secret::random()?;
-                let token = data::Token { secret_sha256: secret.sha256(), ..stored.data };
-                hand_over(&secret, out.as_deref(), async {
-                    tokens(&session).put(&name, &token, Some(stored.resource)).await?;
-                    Ok(format!("token {name} has a new secret"))
-                })
-                .await?;
-            }
+            TokenCommand::Rotate { name, grace, out, connect } => rotate(&name, grace, out, &connect).await?,
         }
         Ok(Exit::Done)
     }
 }
 
+async fn rotate(name: &str, grace: Option<Duration>, out: Option<PathBuf>, connect: &Connect) -> Result<(), CliError> {
+    let (session, ui) = (connect.session().await?, connect.ui());
+    let stored = tokens(&session, &ui).get::<data::Token>(name).await?;
+    let secret = Secret::random()?;
+    let before = stored.data;
+    let previous_secret_sha256 = if grace.is_some() { before.secret_sha256.clone() } else { Vec::new() };
+    let token = data::Token {
+        secret_sha256: secret.sha256(),
+        previous_secret_sha256,
+        previous_expires_at: grace.map(|grace| (std::time::SystemTime::now() + grace).into()),
+        ..before
+    };
+    hand_over(name, &secret, out.as_deref(), async {
+        tokens(&session, &ui).put(name, &token, Some(stored.resource)).await?;
+        Ok(format!("token {name} has a new secret"))
+    })
+    .await
+}
+
 impl Create {
     async fn run(self) -> Result<(), CliError> {
-        let session = self.connect.session().await?;
-        let tokens = tokens(&session);
+        let (session, ui) = (self.connect.session().await?, self.connect.ui());
+        let tokens = tokens(&session, &ui);
         let name = self.name.unwrap_or_else(|| ulid::Ulid::generate().to_string().to_lowercase());
         if tokens.find::<data::Token>(&name).await?.is_some() {
             return Err(CliError::failed(format!("token {name} exists already"))
                 .remedy(format!("`mortise token rotate {name}` gives it a new secret")));
         }
         for policy in self.policies.iter().filter(|policy| *policy != super::policy::GLOBAL_MANAGEMENT) {
-            super::policy::policies(&session).get::<data::Policy>(policy).await?;
+            super::policy::policies(&session, &ui).get::<data::Policy>(policy).await?;
         }
         let secret = Secret::random()?;
         let expires_at = self.expires_in.map(|after| (std::time::SystemTime::now() + after).into());
@@ -155,8 +176,9 @@ impl Create {
             partition: self.partition.unwrap_or_default(),
             namespace: self.namespace.unwrap_or_default(),
             expires_at,
+            ..data::Token::default()
         };
-        hand_over(&secret, self.out.as_deref(), async {
+        hand_over(&name, &secret, self.out.as_deref(), async {
             tokens.put(&name, &token, None).await?;
             Ok(format!("token {name} created"))
         })
@@ -164,24 +186,63 @@ impl Create {
     }
 }
 
-/// Gives the token to the server and the secret to the user. The file is written before the call and moved into place
-/// after it: the file that it replaces may hold the secret that is still valid, or the one that this command uses.
+/// Gives the secret to the user and the token to the server, in this order: a token in use must not be without its secret,
+/// whatever ends the command or the connection. The file that the secret replaces may hold the one that this command
+/// uses, so the secret stays beside it until the server has answered.
 async fn hand_over(
+    name: &str,
     secret: &Secret,
     out: Option<&std::path::Path>,
     store: impl Future<Output = Result<String, CliError>>,
 ) -> Result<(), CliError> {
-    match out {
-        Some(path) => {
-            let file = secret.prepare(path)?;
-            let stored = store.await?;
-            file.replace_durably().map_err(CliError::fs)?;
-            ui::line(format!("{stored}; its secret is in {}", path.display()))
+    let Some(path) = out else {
+        ui::line(format!("the secret of token {name}, which is not shown again:\n{}", secret.reveal()))?;
+        return match store.await {
+            Ok(done) => ui::line(done),
+            Err(error) if is_refusal(&error) => Err(error.detail("the secret above is not valid")),
+            Err(error) => Err(error.detail("the server may have stored the token; then the secret above is valid")),
+        };
+    };
+    let kept = secret.keep(path)?;
+    match store.await {
+        Ok(done) => {
+            kept.adopt()?;
+            ui::line(format!("{done}; its secret is in {}", path.display()))
         }
-        None => {
-            let stored = store.await?;
-            ui::line(format!("{stored}; its secret, which is not shown again:\n{}", secret.reveal()))
+        Err(error) if is_refusal(&error) => {
+            kept.discard();
+            Err(error)
         }
+        Err(error) => {
+            let kept = kept.kept_in().display();
+            Err(error.detail(format!("the server may have stored the token; then its secret is the one in {kept}")))
+        }
+    }
+}
+
+/// Whether an error shows that nothing was stored. A server that ends the call of a changed caller answers
+/// `Unauthenticated` after the change.
+fn is_refusal(error: &CliError) -> bool {
+    use tonic::Code;
+    let refusals = [
+        Code::InvalidArgument,
+        Code::NotFound,
+        Code::AlreadyExists,
+        Code::PermissionDenied,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+        Code::Aborted,
+        Code::Unimplemented,
+    ];
+    error.code.is_some_and(|code| refusals.contains(&code))
+}
+
+/// The last use, which the server stores about once an hour.
+fn last_use(token: &Stored<data::Token>) -> String {
+    let status = token.resource.status.get(USE_KEY).and_then(|status| status.updated_at);
+    match status.and_then(|at| std::time::SystemTime::try_from(at).ok()) {
+        Some(at) => format!("{} ago", ago(at)),
+        None => "unknown".to_owned(),
     }
 }
 
@@ -196,12 +257,13 @@ fn expires(token: &data::Token) -> String {
 }
 
 fn table(all: &[Stored<data::Token>]) -> Table {
-    let mut table = Table::new(["accessor id", "policies", "expires", "description"]);
+    let mut table = Table::new(["accessor id", "policies", "expires", "last used", "description"]);
     for token in all {
         table.row(vec![
             token.name().into(),
             token.data.policies.join(",").into(),
             expires(&token.data).into(),
+            last_use(token).into(),
             token.data.description.as_str().into(),
         ]);
     }
@@ -218,6 +280,8 @@ fn show(token: &Stored<data::Token>) -> String {
         ("partition", place(&data.partition)),
         ("namespace", place(&data.namespace)),
         ("expires", expires(data)),
+        ("old secret", data.previous_expires_at.map(|at| format!("valid until {at}")).unwrap_or_default()),
+        ("last used", last_use(token)),
     ];
     lines
         .into_iter()
