@@ -164,7 +164,7 @@ async fn every_other_method_has_its_permission() {
     // type; reflection; WhoAmI, CanI; health.
     for (who, secret, expected) in [
         ("none", "", "PP PPPPPPPP P PP P ++ +"),
-        ("unknown", "nobody", "UU UUUUUUUU U UU U UU U"),
+        ("unknown", "nobody", "UU UUUUUUUU U UU U UU +"),
         ("little", &*little, "PP PPPPPPPP P ++ + ++ +"),
         ("reader", &*reader, "+P ++PPPPPP + ++ + ++ +"),
         ("writer", &*writer, "++ ++++++++ + ++ + ++ +"),
