@@ -164,7 +164,7 @@ async fn every_other_method_has_its_permission() {
     // type; reflection; WhoAmI, CanI, CheckPolicy; health.
     for (who, secret, expected) in [
         ("none", "", "PP PPPPPPPP P PP P ++P +"),
-        ("unknown", "nobody", "UU UUUUUUUU U UU U UUU U"),
+        ("unknown", "nobody", "UU UUUUUUUU U UU U UUU +"),
         ("little", &*little, "PP PPPPPPPP P ++ + +++ +"),
         ("reader", &*reader, "+P ++PPPPPP + ++ + +++ +"),
         ("writer", &*writer, "++ ++++++++ + ++ + +++ +"),

@@ -4,6 +4,7 @@ use mortise_api::AuthServiceClient;
 use mortise_resource::{data, pb};
 use sha2::{Digest as _, Sha256};
 use tonic::{Code, service::interceptor::InterceptedService};
+use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient};
 
 use super::letter;
 use crate::support::{tokens::*, *};
@@ -39,6 +40,20 @@ async fn secrets_are_one_tokens_and_tokens_have_a_place() {
     let listed = client.list(request(tenancy("", ""))).await.unwrap().into_inner().resources;
     assert_eq!(places(&listed), ["default/blue/korn"]);
     assert!(client.list(request(tenancy("default", "default"))).await.unwrap().into_inner().resources.is_empty());
+}
+
+/// Checks of health take any token, which a channel sends with them, so its calls show why the token is refused.
+#[tokio::test]
+async fn health_is_answered_whatever_the_token() {
+    let guarded = Guarded::start(Setup::new()).await;
+    let channel = guarded.channel("wrong").await;
+    let mut health = HealthClient::new(channel.clone());
+    let answer = health.check(HealthCheckRequest::default()).await.unwrap().into_inner();
+    assert_eq!(answer.status(), ServingStatus::Serving);
+    let mut watch = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
+    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    let refused = AuthServiceClient::new(channel).who_am_i(data::WhoAmIRequest {}).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
 }
 
 /// The secret is in nothing that the server stores, returns or logs; its hash is useless.
