@@ -20,7 +20,6 @@ mod endpoints;
 pub mod fuzzing;
 mod grpc;
 mod http;
-mod local_socket;
 mod observability;
 mod peer;
 mod places;
@@ -36,7 +35,7 @@ pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
-pub use ports::{ReservedPorts, bind};
+pub use ports::{LocalConnections, ReservedPorts, bind};
 pub use server::{OpenPorts, ServeError, ServerOptions, Services};
 pub use tls::{ClientCerts, TlsError, TlsFiles, TlsOptions, TlsReload};
 

@@ -5,7 +5,7 @@
 //! | `cli`, `settings` | reads flags and settings |
 //! | `run`, `open_parts` | starts the parts of a server in order, serves, and stops them |
 //! | `signals`, `reload` | signals; reading settings and files again |
-//! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; the names of unix sockets |
+//! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; unix sockets |
 //! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
 //! | `offline` | `restore`, `check` and `compact`, on a data directory without a server |
 //! | `arenas`, `logging`, `log_output`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
