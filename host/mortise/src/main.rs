@@ -47,7 +47,11 @@ fn main() -> ExitCode {
     if let Some(provider) = mortise_cli::commands::provider::launch() {
         return provider;
     }
-    match cli::Cli::parse().command {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(unparsed) => return mortise_cli::report_unparsed(&unparsed),
+    };
+    match cli.command {
         Command::Serve(common) => serve(Mode::Serve, common),
         Command::Dev(common) => serve(Mode::Dev, common),
         Command::Plugin(plugin) => mortise_cli::block_on(match plugin.command {
