@@ -16,9 +16,9 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use crate::support::{
-    Server, Setup, any,
+    Server, Setup, Watch, any,
     controllers::idle,
-    decoded, eventually, id, id_of,
+    decoded, eventually, gvk, id, id_of,
     nginx::{Edge, Nginx, named, upstream},
     resource, until_gone,
 };
@@ -142,6 +142,52 @@ async fn a_client_keeps_a_workload_healthy_for_a_while() {
     follows(&server, "web", &[("192.0.2.1", true)]).await;
     report(&server, &one, "alive", false).await;
     follows(&server, "web", &[("192.0.2.1", false)]).await;
+}
+
+/// Waits until the endpoints of a service have that health.
+async fn turns(watch: &mut Watch, passing: bool) {
+    loop {
+        let found: ServiceEndpoints = decoded(&watch.upsert().await);
+        if found.endpoints.iter().any(|one| (one.health() == Health::Passing) == passing) {
+            return;
+        }
+    }
+}
+
+/// A client cannot report to a stopped server. So a stop that is longer than the `ttl` fails no check: each gets its time
+/// once more, and fails then.
+#[tokio::test]
+async fn a_process_that_was_stopped_gives_clients_the_time_to_report() {
+    const TTL: Duration = Duration::from_secs(3);
+    let server = Server::start().await;
+    let ttl = Check::Ttl(prost_types::Duration { seconds: TTL.as_secs() as i64, nanos: 0 });
+    let one = checked("web-a", "192.0.2.1", 80, vec![check("alive", ttl, 0)]);
+    let one = id_of(&server.write(one).await.unwrap());
+    server.write(service("web", "web-")).await.unwrap();
+    let mut watch = server.watch(gvk("catalog.v1.ServiceEndpoints"), None, "").await.unwrap();
+    watch.snapshot().await;
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    loop {
+        let reported = Instant::now();
+        report(&server, &one, "alive", true).await;
+        turns(&mut watch, true).await;
+        server.signal("STOP");
+        eventually("it is stopped", async || is_stopped()).await;
+        // On a very slow machine the check has failed before the stop.
+        if reported.elapsed() < TTL {
+            break;
+        }
+        server.signal("CONT");
+    }
+    // The stop is an interval of the real clock.
+    tokio::time::sleep(TTL + Duration::from_secs(1)).await;
+    let continued = Instant::now();
+    server.signal("CONT");
+    turns(&mut watch, false).await;
+    assert!(continued.elapsed() > TTL / 2, "it failed {:?} after the stop", continued.elapsed());
 }
 
 /// Starts a server that answers every request with the current status of the channel; returns its port.

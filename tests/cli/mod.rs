@@ -12,6 +12,7 @@ mod export;
 mod help;
 mod operators;
 mod order;
+mod output;
 mod plugins;
 mod query;
 mod resources;

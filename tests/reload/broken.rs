@@ -295,6 +295,10 @@ async fn a_load_or_a_command_that_panics_is_reported_and_the_server_continues() 
         let seen = server.plugin_until(shown, |p| p.reason == "HostFault").await;
         assert_eq!(seen.loaded, pb::condition::State::False, "{stage}");
         assert!(seen.message.contains("panicked (a test asked for this panic)"), "{stage}: {}", seen.message);
+        assert!(server.log().contains("panicked at "), "{}", server.log());
+        let (_, metrics) = server.get("/metrics").await;
+        let count = metrics.lines().find_map(|line| line.strip_prefix("mortise_panics_total "));
+        assert!(count.is_some_and(|count| count != "0"), "{count:?}");
         server.install("prior", &guest("prior")).await.unwrap();
     }
 

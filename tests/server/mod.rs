@@ -6,5 +6,6 @@ mod log;
 mod memory;
 mod signals;
 mod smoke;
+mod sockets;
 mod start;
 mod systemd;

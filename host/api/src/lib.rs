@@ -21,7 +21,6 @@ pub mod fuzzing;
 mod grpc;
 pub mod health;
 mod http;
-mod local_socket;
 mod observability;
 mod peer;
 mod places;
@@ -37,7 +36,7 @@ pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
-pub use ports::{ReservedPorts, bind};
+pub use ports::{LocalConnections, ReservedPorts, bind};
 pub use server::{OpenPorts, ServeError, ServerOptions, Services};
 pub use tls::{ClientCerts, TlsError, TlsFiles, TlsOptions, TlsReload};
 

@@ -9,8 +9,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Wait after a failed accept, of the unix socket too.
-pub(crate) const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(500);
+/// Wait after a failed accept.
+const ACCEPT_RETRY_WAIT: Duration = Duration::from_millis(500);
 
 /// Longest time in which a client reads nothing while the server stops.
 pub(crate) const STOPPING_STALL_TIMEOUT: Duration = Duration::from_millis(250);

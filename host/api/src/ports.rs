@@ -1,17 +1,21 @@
 //! The ports before they are served: addresses are reserved at the start of the process, so that a wrong one is found at
 //! once, and open when the server is ready. In between clients are refused at once, and try again by themselves.
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
-use tokio::net::TcpSocket;
+use futures::stream::BoxStream;
+use tokio::net::{TcpSocket, UnixStream};
 
 use crate::{
     dns::{DnsOptions, DnsPorts, DnsSockets},
-    local_socket::LocalSocket,
     port,
     server::{OpenPorts, ServeError, ServerOptions},
     tls::{Tls, TlsFiles},
 };
+
+/// Connections of local users, whose ids the kernel reports. Root and the server's own user are operators; all others
+/// are anonymous, as on the port without a token.
+pub type LocalConnections = BoxStream<'static, UnixStream>;
 
 /// Addresses that belong to this process. Connections to them are refused.
 pub struct ReservedPorts {
@@ -62,22 +66,15 @@ fn without_dns<T>(addr: SocketAddr, optional: bool, source: io::Error) -> Result
 }
 
 impl ReservedPorts {
-    /// Opens the ports, and the unix socket for local users. A socket without a server, of a server that was killed, is
-    /// replaced; the caller has to make sure that no other server uses the path. Without a usable path the server
-    /// has only its ports, and the log has a warning.
+    /// Opens the ports. gRPC serves the connections of local users, too.
     ///
     /// # Errors
     /// [`ServeError::Bind`]: another process has opened a port of the same address meanwhile.
-    pub async fn open(self, socket: Option<&Path>) -> Result<OpenPorts, ServeError> {
+    pub async fn open(self, local: Option<LocalConnections>) -> Result<OpenPorts, ServeError> {
         let Self { grpc, http, dns, tls, options } = self;
         let open = |socket: TcpSocket, addr, setting| {
             socket.listen(port::BACKLOG).map_err(|source| ServeError::Bind { addr, setting, source })
         };
-        let local = socket.and_then(|path| {
-            LocalSocket::open(path.to_owned())
-                .inspect_err(|e| tracing::warn!("no unix socket: {}: {e} (socket)", path.display()))
-                .ok()
-        });
         Ok(OpenPorts {
             grpc: open(grpc, options.grpc_addr, "grpc_addr")?,
             http: open(http, options.http_addr, "http_addr")?,

@@ -46,7 +46,6 @@ use crate::{
     },
     health::health_server::HealthServer,
     http::{self, HttpOptions},
-    local_socket::LocalSocket,
     observability::{
         metrics::upkeep,
         requests::RequestCounts,
@@ -61,6 +60,7 @@ use crate::{
         server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
         watch_service_server::WatchServiceServer,
     },
+    ports::LocalConnections,
     tasks::{Task, first_ended},
     tls::{Tls, TlsError, TlsOptions},
     write_health::WriteHealth,
@@ -176,17 +176,11 @@ pub struct OpenPorts {
     pub(crate) http: TcpListener,
     pub(crate) dns: Option<DnsPorts>,
     pub(crate) tls: Option<Arc<Tls>>,
-    pub(crate) local: Option<LocalSocket>,
+    pub(crate) local: Option<LocalConnections>,
     pub(crate) options: ServerOptions,
 }
 
 impl OpenPorts {
-    /// Whether the unix socket is open.
-    #[must_use]
-    pub fn has_socket(&self) -> bool {
-        self.local.is_some()
-    }
-
     /// Serves until `stop` resolves; then ends watches, lets calls in flight finish, and returns.
     ///
     /// # Errors
@@ -250,13 +244,10 @@ impl OpenPorts {
             let destination = self.options.destination.clone();
             let destination =
                 destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));
-            // The socket's file is removed when the server ends.
-            let (socket, listener) = self.local.map(LocalSocket::take).unzip();
-            let local = match listener {
-                Some(listener) => connections::accept_local(listener, bounds, stopping.clone()).boxed(),
+            let local = match self.local {
+                Some(local) => connections::accept_local(local, bounds, stopping.clone()).boxed(),
                 None => stream::pending().boxed(),
             };
-            let _socket = socket;
             let grpc = Server::builder()
                 .max_concurrent_streams(MAX_STREAMS)
                 .http2_max_pending_accept_reset_streams(Some(MAX_STREAMS as usize))

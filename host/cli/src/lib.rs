@@ -22,7 +22,9 @@ mod interrupt;
 mod output;
 mod resources;
 
-use std::{pin::Pin, process::ExitCode};
+use std::{io::Write as _, pin::Pin, process::ExitCode, time::Duration};
+
+use tokio::sync::oneshot;
 
 pub use commands::{Command, run};
 pub use connect::{
@@ -39,6 +41,10 @@ pub use output::{
 };
 pub use resources::{catalog, tenancy::Tenancy};
 
+/// Time after Ctrl-C in which a command ends by itself. A write whose reader reads nothing, for example, keeps its thread
+/// from that.
+const BLOCKED_COMMAND_WAIT: Duration = Duration::from_millis(500);
+
 /// A running command.
 ///
 /// Boxed, because the compiler makes the code of an `async fn` in each crate that awaits it, and there once for each
@@ -52,16 +58,35 @@ pub fn block_on(command: CommandFuture) -> ExitCode {
         Ok(runtime) => runtime,
         Err(e) => return report(Err(CliError::failed("cannot start threads").caused_by(e))),
     };
+    let (interrupt, interrupted) = oneshot::channel();
+    runtime.spawn(async {
+        interrupt::interrupted().await;
+        // An error means that the command has ended.
+        let _ = interrupt.send(());
+        tokio::time::sleep(BLOCKED_COMMAND_WAIT).await;
+        std::process::exit(Exit::Interrupted as i32);
+    });
     let ended: CommandFuture = Box::pin(async {
         tokio::select! {
             ended = command => ended,
-            () = interrupt::interrupted() => Ok(Exit::Interrupted),
+            Ok(()) = interrupted => Ok(Exit::Interrupted),
         }
     });
     let ended = runtime.block_on(ended);
     // Tasks that still run, such as a read of standard input, are not awaited.
     runtime.shutdown_background();
     report(ended)
+}
+
+/// Prints help, the version or a fault of the command line, and returns the exit code.
+#[must_use]
+pub fn report_unparsed(unparsed: &clap::Error) -> ExitCode {
+    let printed = unparsed.print().and_then(|()| std::io::stdout().flush());
+    if unparsed.use_stderr() {
+        // With standard error closed the message has no reader.
+        return ExitCode::from(Exit::Usage as u8);
+    }
+    report(printed.map(|()| Exit::Done).map_err(CliError::from))
 }
 
 /// Prints a failure on standard error, and returns the exit code.

@@ -5,7 +5,7 @@
 //! | `cli`, `settings` | reads flags and settings |
 //! | `run`, `open_parts` | starts the parts of a server in order, serves, and stops them |
 //! | `signals`, `reload` | signals; reading settings and files again |
-//! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; the names of unix sockets |
+//! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; unix sockets |
 //! | `data_dir` | modes of the data directory |
 //! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
 //! | `offline`, `audit` | `restore`, `check` and `compact`, on a data directory without a server; `audit verify` |
@@ -50,7 +50,11 @@ fn main() -> ExitCode {
     if let Some(provider) = mortise_cli::commands::provider::launch() {
         return provider;
     }
-    match cli::Cli::parse().command {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(unparsed) => return mortise_cli::report_unparsed(&unparsed),
+    };
+    match cli.command {
         Command::Serve(common) => serve(Mode::Serve, common),
         Command::Dev(common) => serve(Mode::Dev, common),
         Command::Plugin(plugin) => mortise_cli::block_on(match plugin.command {

@@ -7,10 +7,14 @@ use std::{
 };
 
 use mortise_cli::ProviderConnector;
-use mortise_provider::serve::AttachedSocket;
+use mortise_provider::serve::serve_attached;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use crate::{settings::Config, tasks::TaskWatch};
+use crate::{
+    settings::Config,
+    sockets::{Access, LocalSocket},
+    tasks::TaskWatch,
+};
 
 /// Prefix of resource names: `mortise_demo_artist`.
 const PREFIX: &str = "mortise";
@@ -24,13 +28,14 @@ pub(crate) struct ProviderSocket {
 
 impl ProviderSocket {
     /// Opens the socket of the settings, and serves it. `server` is the server's own socket.
-    pub(crate) fn open(config: &Config, server: &Path, tasks: &TaskWatch) -> Option<Self> {
+    pub(crate) async fn open(config: &Config, server: &Path, tasks: &TaskWatch) -> Option<Self> {
         if config.provider_socket.as_os_str().is_empty() {
             return None;
         }
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let path = absolute(config.data_dir.join(&config.provider_socket));
-        let socket = AttachedSocket::open(path.clone())
+        let socket = LocalSocket::open(path.clone(), Access::Own)
+            .await
             .inspect_err(|e| tracing::warn!("no socket for Terraform: {}: {e} (provider_socket)", path.display()))
             .ok()?;
         let connector = Arc::new(ProviderConnector::of_socket(absolute(server.to_owned())));
@@ -40,7 +45,7 @@ impl ProviderSocket {
                 // An error means that the server is gone.
                 let _ = stopped.await;
             };
-            if let Err(e) = socket.serve(connector, PREFIX.to_owned(), stopped).await {
+            if let Err(e) = serve_attached(socket.connections(), connector, PREFIX.to_owned(), stopped).await {
                 tracing::error!("the socket for Terraform: {e}");
             }
         });

@@ -32,7 +32,7 @@ impl Reloader {
             tracing::error!("SIGHUP: nothing was reloaded, since the configuration is rejected: {}", fault.what);
             return;
         }
-        let mut done = vec!["settings"];
+        let (mut done, mut refused) = (vec!["settings"], "");
         if let Some(audit) = &self.audit {
             audit.reopen();
             done.push("the file of the audit log");
@@ -41,10 +41,9 @@ impl Reloader {
             match tls.reload().await {
                 TlsReload::Loaded => done.push("the files of TLS"),
                 TlsReload::Unchanged => done.push("the files of TLS, which are the same"),
-                // The log has the fault.
-                TlsReload::Refused => {}
+                TlsReload::Refused => refused = "; the files of TLS are refused, so those from before stay in service",
             }
         }
-        tracing::info!("SIGHUP: reloaded {}", done.join(", "));
+        tracing::info!("SIGHUP: reloaded {}{refused}", done.join(", "));
     }
 }

@@ -43,7 +43,8 @@ use crate::{
     reload::Reloader,
     settings::{self, Config, ConfigError, LiveSettings, Settings, parts},
     signals::Signals,
-    sockets, systemd,
+    sockets::{Access, LocalSocket},
+    systemd,
     tasks::{TaskPanic, TaskWatch},
 };
 
@@ -278,6 +279,14 @@ async fn start(
     Ok(Parts { service, registry, manager, controller_manager, regions, audit })
 }
 
+/// Opens the unix socket for local users. Without a usable path the server has its ports alone.
+async fn open_socket(config: &Config) -> Option<(PathBuf, LocalSocket)> {
+    let path = (!config.socket.as_os_str().is_empty()).then(|| config.data_dir.join(&config.socket))?;
+    let opened = LocalSocket::open(path.clone(), Access::All).await;
+    let opened = opened.inspect_err(|e| tracing::warn!("no unix socket: {}: {e} (socket)", path.display()));
+    Some((path, opened.ok()?))
+}
+
 /// Opens the ports, reports that, and serves until a signal or a panic.
 async fn serve_parts(
     mode: Mode,
@@ -292,15 +301,13 @@ async fn serve_parts(
     let Parts { service, registry, manager, controller_manager, regions, audit } = parts;
     let reloader = Reloader { manager: manager.clone(), audit, tls: ports.tls_files() };
 
-    // This process holds the store, so a socket at this path was left by a killed server.
-    let socket: Option<PathBuf> = (!config.socket.as_os_str().is_empty()).then(|| config.data_dir.join(&config.socket));
-    let ports = ports.open(socket.as_deref()).await?;
-    let socket = socket.filter(|_| ports.has_socket());
-    let provider = socket.as_ref().and_then(|socket| ProviderSocket::open(config, socket, tasks));
-    let names = socket.into_iter().chain(provider.as_ref().map(|provider| provider.path.clone())).collect();
-    let names = tokio::spawn(sockets::follow(names));
-    let looks = names.abort_handle();
-    tasks.over("the look at the names of unix sockets", names);
+    let socket = open_socket(config).await;
+    let path = socket.as_ref().map(|(path, _)| path.clone());
+    let ports = ports.open(socket.map(|(_, socket)| socket.connections())).await?;
+    let provider = match path {
+        Some(path) => ProviderSocket::open(config, &path, tasks).await,
+        None => None,
+    };
     announce(mode, config, (grpc, http, dns), &about).await;
     systemd::ready(grpc, http);
     let reloading = tokio::spawn(reloader.follow(signals.clone()));
@@ -316,7 +323,6 @@ async fn serve_parts(
         }
     });
     let served = ports.serve(services, stopped).await;
-    looks.abort();
     reloads.abort();
     if let Some(provider) = provider {
         provider.close().await;

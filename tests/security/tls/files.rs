@@ -6,7 +6,7 @@ use tokio::{io::AsyncReadExt as _, time::timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tonic::transport::Identity;
 
-use super::{Authority, Files, Rustls, is_served, metrics};
+use super::{Authority, Files, Pair, Rustls, is_served, metrics};
 use crate::support::{PATIENCE, artist, eventually, gvk, mortise};
 
 /// The certificate that the server shows to new clients of a port.
@@ -94,6 +94,51 @@ async fn new_files_that_are_broken_leave_the_old_in_service() {
     eventually("the other authority is believed", async || is_served(&server, new.clone()).await).await;
     assert!(!is_served(&server, files.trust().identity(identity)).await);
     server.write(artist("korn")).await.unwrap();
+}
+
+/// SIGHUP does not wait for the next look at the files, which does not come here.
+#[tokio::test]
+async fn hangup_loads_the_files_at_once_and_names_a_fault_each_time() {
+    let files = Files::new();
+    let setup = files.setup().limit("tls_rescan_ms", 3_600_000).serve().env("MORTISE_PLUGINS_BUNDLED", "demo");
+    let server = setup.start().await;
+    let mut watch = server.watch(gvk("demo.v2.Artist"), None, "").await.unwrap();
+    assert_eq!(watch.snapshot().await, []);
+    let mut done = 0;
+    let mut hang_up = async |outcome: &str| {
+        server.signal("HUP");
+        done += 1;
+        eventually("the reload is logged", async || server.log().matches("SIGHUP: reloaded settings").count() == done)
+            .await;
+        let log = server.log();
+        let line = log.lines().rfind(|line| line.contains("SIGHUP: reloaded settings")).unwrap();
+        assert!(line.ends_with(outcome), "{outcome}: {log}");
+    };
+    let shows = async |pair: &Pair| {
+        for addr in [server.grpc, server.http] {
+            assert_eq!(shown(&files, addr).await, pair.der());
+        }
+    };
+    let renewed = files.ca.server();
+    files.put_pair(&renewed);
+    shows(&files.server).await;
+    hang_up(", the files of TLS").await;
+    shows(&renewed).await;
+    hang_up(", the files of TLS, which are the same").await;
+
+    files.put("server.pem", "nonsense");
+    for times in 1..=2 {
+        hang_up("; the files of TLS are refused, so those from before stay in service").await;
+        let fault = format!("tls.cert_file: {} holds no certificate", files.path("server.pem").display());
+        assert_eq!(server.log().matches(&fault).count(), times, "{}", server.log());
+        shows(&renewed).await;
+    }
+    let last = files.ca.server();
+    files.put_pair(&last);
+    hang_up(", the files of TLS").await;
+    shows(&last).await;
+    server.write(artist("korn")).await.unwrap();
+    assert_eq!(watch.upsert().await.id.unwrap().name, "korn", "connections from before serve on");
 }
 
 #[tokio::test]

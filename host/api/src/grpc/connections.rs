@@ -26,11 +26,11 @@ use std::{
 };
 
 use ::http::Extensions;
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, future, stream};
 use mortise_service::Source;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, UnixListener},
+    net::TcpListener,
     sync::watch,
     task::{JoinSet, coop},
     time::{Instant, sleep},
@@ -44,7 +44,8 @@ use super::{
 use crate::{
     peer::{LocalUser, PeerCertificate},
     places::{Place, Places, Usage},
-    port::{ACCEPT_RETRY_WAIT, Port},
+    port::Port,
+    ports::LocalConnections,
     tls::{Protocol, Tls},
     transport::Transport,
 };
@@ -116,34 +117,21 @@ pub(crate) fn accept(
     })
 }
 
-/// Accepts connections of local users over a unix socket. They have places of their own, shared by user, so that an
+/// Begins connections of local users over a unix socket. They have places of their own, shared by user, so that an
 /// operator gets in when the port is full.
 pub(crate) fn accept_local(
-    listener: UnixListener,
+    connections: LocalConnections,
     bounds: ConnectionLimits,
     stopping: watch::Receiver<bool>,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let places = Places::new("local", LOCAL_CONNECTIONS);
-    stream::unfold(listener, move |listener| {
-        let (places, stopping) = (places.clone(), stopping.clone());
-        async move {
-            loop {
-                let stream = match listener.accept().await {
-                    Ok((stream, _)) => stream,
-                    Err(e) => {
-                        tracing::warn!("cannot accept a connection on the unix socket: {e}");
-                        sleep(ACCEPT_RETRY_WAIT).await;
-                        continue;
-                    }
-                };
-                let transport = Transport::Unix(stream);
-                let user = transport.local_user().map(LocalUser::uid);
-                // Over the limit the connection is closed at once, as on the port.
-                let Some(place) = CountedPlace::take(&places, Source::from_key(("user", user))) else { continue };
-                let preface = Some(Preface::new(bounds.preface, stopping));
-                return Some((Ok(Connection::new(transport, preface, place)), listener));
-            }
-        }
+    connections.filter_map(move |stream| {
+        let transport = Transport::Unix(stream);
+        let user = transport.local_user().map(LocalUser::uid);
+        // Over the limit the connection is closed at once, as on the port.
+        let place = CountedPlace::take(&places, Source::from_key(("user", user)));
+        let preface = Some(Preface::new(bounds.preface, stopping.clone()));
+        future::ready(place.map(|place| Ok(Connection::new(transport, preface, place))))
     })
 }
 

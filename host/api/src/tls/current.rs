@@ -13,8 +13,15 @@ use super::{ClientCerts, TlsError, TlsOptions, files::Configs, handshake::Protoc
 pub(crate) struct Tls {
     pub(super) options: TlsOptions,
     pub(super) configs: ArcSwap<Configs>,
-    /// Stamps of the files from before their last reading.
-    pub(super) read_at: Mutex<Stamps>,
+    pub(super) last_read: Mutex<LastRead>,
+}
+
+/// The last reading of the files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastRead {
+    /// Stamps of the files from before.
+    pub(super) stamps: Stamps,
+    pub(super) refused: bool,
 }
 
 impl Tls {
@@ -23,13 +30,14 @@ impl Tls {
     /// # Errors
     /// [`TlsError`].
     pub(crate) async fn load(options: TlsOptions) -> Result<Arc<Self>, TlsError> {
-        let (read_at, configs) = read(&options).await?;
+        let (stamps, configs) = read(&options).await?;
         configs.log_certificate(match (&options.client_ca_file, options.client_certs) {
             (None, _) => "TLS on both ports; clients are not asked for certificates",
             (Some(_), ClientCerts::Optional) => "TLS on both ports; clients may show certificates",
             (Some(_), ClientCerts::Required) => "TLS on both ports; clients must show certificates",
         });
-        Ok(Arc::new(Self { options, configs: ArcSwap::from_pointee(configs), read_at: Mutex::new(read_at) }))
+        let last_read = Mutex::new(LastRead { stamps, refused: false });
+        Ok(Arc::new(Self { options, configs: ArcSwap::from_pointee(configs), last_read }))
     }
 
     /// The configuration for new connections of a port.

@@ -23,20 +23,20 @@ pub struct TlsFiles(pub(crate) Arc<Tls>);
 /// Outcome of a look at the files of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsReload {
-    /// They are as they were read last.
+    /// They are in service already.
     Unchanged,
     /// They have changed, and are in service.
     Loaded,
-    /// They have changed and are faulty, so the earlier ones stay in service. The log has the fault.
+    /// They are faulty, so the earlier ones stay in service. The log has the fault.
     Refused,
 }
 
 impl TlsFiles {
-    /// Reads the files again if they have changed.
+    /// Reads the files again if they have changed, or if they were refused.
     pub async fn reload(&self) -> TlsReload {
         let options = self.0.options.clone();
         match spawn_blocking(move || Stamps::of(&options)).await {
-            Ok(now) => self.0.reload(now).await,
+            Ok(now) => self.0.reload(now, true).await,
             Err(_) => TlsReload::Unchanged,
         }
     }
@@ -68,7 +68,7 @@ impl Tls {
         let mut every = interval(self.options.rescan);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut expiry = ExpiryMonitor::default();
-        let mut watched = FileState::Judged(*self.read_at.lock());
+        let mut watched = FileState::Judged(self.last_read.lock().stamps);
         loop {
             every.tick().await;
             expiry.check(&self.configs.load().expiring);
@@ -77,19 +77,23 @@ impl Tls {
             let Ok(now) = spawn_blocking(move || Stamps::of(&options)).await else { continue };
             let judge;
             (watched, judge) = watched.next(now);
-            if judge && self.reload(now).await == TlsReload::Loaded {
+            // A reload at a signal may have come first.
+            if judge && self.reload(now, false).await != TlsReload::Refused {
                 expiry = ExpiryMonitor::default();
                 expiry.check(&self.configs.load().expiring);
             }
         }
     }
 
-    /// Reads files with these stamps and activates them, unless they were read before.
-    async fn reload(&self, now: Stamps) -> TlsReload {
-        if std::mem::replace(&mut *self.read_at.lock(), now) == now {
+    /// Reads files with these stamps and activates them, unless they were read before. With `again`, refused ones are
+    /// read once more.
+    async fn reload(&self, now: Stamps, again: bool) -> TlsReload {
+        let before = std::mem::replace(&mut self.last_read.lock().stamps, now);
+        if before == now && !(again && self.last_read.lock().refused) {
             return TlsReload::Unchanged;
         }
         let read = read(&self.options).await;
+        self.last_read.lock().refused = read.is_err();
         let outcome = if read.is_ok() { "loaded" } else { "refused" };
         metrics::counter!("mortise_tls_reloads_total", "outcome" => outcome).increment(1);
         match read {

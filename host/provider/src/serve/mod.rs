@@ -7,7 +7,7 @@ mod launched;
 mod plugin;
 mod tls;
 
-pub use attached::{AttachedSocket, reattach};
+pub use attached::{reattach, serve_attached};
 pub use handshake::{MAGIC_COOKIE, is_launched};
 pub use launched::{LaunchError, launch};
 

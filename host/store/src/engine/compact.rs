@@ -5,6 +5,9 @@
 //! in one step, and the former one is removed. A kill or a loss of power at any moment leaves the one store or the
 //! other, whole, and the next opening removes the rest. Versions, history and id stay.
 //!
+//! Some file systems, such as NFS, cannot exchange two names. There the former store is renamed to `store.former`, and
+//! then the new one to `store`. An opening that finds no `store` gives the former one its name back.
+//!
 //! # Cost
 //! Disk space for the new store beside the old one; two caches of [`CACHE_BYTES`] and a batch in memory, whatever the
 //! size; some 20 MB of content each second.
@@ -12,13 +15,16 @@
 use std::{fs, io, path::Path};
 
 use mortise_durable_fs::{remove, sync};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 
 use super::{
     Options, SledBackend,
     files::{
         closed_at,
-        layout::{self, DB, STORE, UNFINISHED},
+        layout::{self, DB, FORMER, STORE, UNFINISHED},
         recovery, store_id, wal,
     },
     open,
@@ -42,18 +48,30 @@ pub struct Compaction {
 
 /// Compacts the store in `path`.
 pub(crate) fn compact(path: &Path) -> Result<Compaction, StoreError> {
-    let dir = path.join(STORE);
-    if !dir.exists() {
+    compact_with(path, |one, other| renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE))
+}
+
+/// Compacts as [`compact`]; `exchange` exchanges the names of two directories, where the file system can.
+pub(super) fn compact_with(
+    path: &Path,
+    exchange: impl FnOnce(&Path, &Path) -> Result<(), Errno>,
+) -> Result<Compaction, StoreError> {
+    if layout::store_dir(path).is_none() {
         return Err(StoreError::Absent { path: path.to_owned() });
     }
     settle(path)?;
     let lock = layout::lock(path)?;
+    let dir = path.join(STORE);
     let unfinished = path.join(UNFINISHED);
     remove(&unfinished)?;
     let before = layout::size(&dir)?;
     let made = catch_sled_panic(&dir.join(DB), || copy(&dir, &unfinished)).and_then(|()| layout::size(&unfinished));
     let exchanged = match made {
-        Ok(after) if after < before => exchange(&unfinished, &dir).map(|()| after),
+        Ok(after) if after < before => match exchange(&unfinished, &dir) {
+            // Linux before 3.15, and file systems without the exchange.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => rename_both(path, &unfinished, &dir).map(|()| after),
+            done => done.map(|()| after).map_err(|e| io_fault(&dir, "exchange with the compacted store")(e.into())),
+        },
         Ok(_) => Ok(before),
         Err(error) => Err(error),
     };
@@ -62,6 +80,7 @@ pub(crate) fn compact(path: &Path) -> Result<Compaction, StoreError> {
         sync(path)?;
     }
     remove(&unfinished)?;
+    layout::settle_former(path)?;
     sync(path)?;
     drop(lock);
     Ok(Compaction { before, after: exchanged? })
@@ -115,8 +134,13 @@ fn copy(dir: &Path, unfinished: &Path) -> Result<(), StoreError> {
     open::seal(unfinished, id)
 }
 
-/// Exchanges the names of two directories in one step.
-fn exchange(unfinished: &Path, dir: &Path) -> Result<(), StoreError> {
-    let exchanged = renameat_with(CWD, unfinished, CWD, dir, RenameFlags::EXCHANGE);
-    exchanged.map_err(|error| io_fault(dir, "exchange with the compacted store in store.new")(error.into()))
+/// Renames the store to that of [`FORMER`], and then the new one to the store. After a fault the former store has its
+/// name again, now or by the next opening.
+fn rename_both(path: &Path, unfinished: &Path, dir: &Path) -> Result<(), StoreError> {
+    fs::rename(dir, path.join(FORMER)).map_err(io_fault(dir, "rename to store.former"))?;
+    // After a loss of power the first rename must not be missing behind the second.
+    let renamed = sync(path)
+        .map_err(StoreError::from)
+        .and_then(|()| fs::rename(unfinished, dir).map_err(io_fault(unfinished, "rename to store")));
+    renamed.inspect_err(|_| drop(layout::settle_former(path)))
 }

@@ -15,7 +15,7 @@ use super::{
     comparison::{Comparison, KeyedRecord},
     files::{
         closed_at,
-        layout::{self, STORE, UNFINISHED},
+        layout::{self, UNFINISHED},
         store_id::StoreId,
     },
     open,
@@ -64,7 +64,7 @@ impl Loader {
     pub fn create(path: &Path, head: SnapshotHead) -> Result<Self, StoreError> {
         mortise_durable_fs::make_dir(path)?;
         let lock = layout::lock(path)?;
-        if path.join(STORE).exists() {
+        if layout::store_dir(path).is_some() {
             return Err(StoreError::Exists { path: path.to_owned() });
         }
         let unfinished = path.join(UNFINISHED);

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::{
     files::{
         closed_at, format,
-        layout::{self, DB, STORE},
+        layout::{self, DB},
         recovery, reserve, store_id, wal,
     },
     tree::{
@@ -45,10 +45,9 @@ pub(super) struct StoreCopy {
 
 impl StoreCopy {
     pub(super) fn make(path: &Path, work_dir: Option<&Path>) -> Result<Self, StoreError> {
-        let dir = path.join(STORE);
-        if !dir.exists() {
+        let Some(dir) = layout::store_dir(path) else {
             return Err(StoreError::Absent { path: path.to_owned() });
-        }
+        };
         let lock = match work_dir {
             Some(work_dir) => {
                 mortise_durable_fs::make_dir(work_dir)?;

@@ -34,7 +34,7 @@ use super::{
     },
     files::{
         closed_at, format,
-        layout::{DB, LOCK, STORE, UNFINISHED, lock, remove_copies},
+        layout::{DB, LOCK, STORE, UNFINISHED, lock, remove_copies, settle_former},
         open_files::OpenFiles,
         recovery::{copy_states, meta, replay_log},
         reserve::{self, Reserve, keep_spare},
@@ -80,6 +80,7 @@ pub(crate) fn open(
     let unfinished = path.join(UNFINISHED);
     // A killed process may have made the store without making its name durable, which a write requires.
     sync(&path)?;
+    settle_former(&path)?;
     // A leftover of a killed process; the lock is ours.
     remove(&unfinished)?;
     remove_copies(&path)?;

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use crate::{StoreError, error::io_fault};
@@ -12,6 +12,8 @@ use crate::{StoreError, error::io_fault};
 pub(crate) const STORE: &str = "store";
 /// Directory of an unfinished store.
 pub(crate) const UNFINISHED: &str = "store.new";
+/// Directory of the store that a compaction replaces by two renames.
+pub(crate) const FORMER: &str = "store.former";
 /// Prefix of the directory with a check's copy.
 pub(crate) const COPY: &str = "check-";
 /// Lock file.
@@ -58,6 +60,23 @@ pub(crate) fn lock_read_only(path: &Path) -> Result<Option<File>, StoreError> {
         // Some media do not support locks.
         Err(TryLockError::Error(_)) => Ok(None),
     }
+}
+
+/// Returns the directory of the store in `path`: under its own name or, after a compaction that was killed between two
+/// renames, under that of the former store.
+pub(crate) fn store_dir(path: &Path) -> Option<PathBuf> {
+    [STORE, FORMER].map(|name| path.join(name)).into_iter().find(|dir| dir.exists())
+}
+
+/// Ends a compaction that was killed before it removed the former store: the store has its own name again, durably, and
+/// the other directory is gone. The caller holds the lock.
+pub(crate) fn settle_former(path: &Path) -> Result<(), StoreError> {
+    let (dir, former) = (path.join(STORE), path.join(FORMER));
+    if dir.exists() || !former.exists() {
+        return Ok(mortise_durable_fs::remove(&former)?);
+    }
+    fs::rename(&former, &dir).map_err(io_fault(&former, "rename to store"))?;
+    Ok(mortise_durable_fs::sync(path)?)
 }
 
 /// Removes copies that interrupted checks left. The caller holds the lock, so no check is running.

@@ -2,7 +2,10 @@
 
 use std::fs;
 
+use rustix::io::Errno;
+
 use super::*;
+use crate::{SnapshotHead, engine::compact::compact_with};
 
 /// Makes a closed store whose tree has much free space, and what it should show.
 async fn wasteful() -> (TestStore, Vec<pb::Resource>) {
@@ -71,6 +74,62 @@ async fn an_open_a_missing_and_a_damaged_store_are_refused_and_left() {
     let refused = SledBackend::compact(&store.path()).unwrap_err().to_string();
     assert!(refused.contains("compact: ") && refused.contains("nothing refers to it"), "{refused}");
     assert!(!store.path().join("store.new").exists());
+}
+
+/// NFS and others cannot exchange two names in one step; two renames do, and a kill between them loses nothing.
+#[tokio::test]
+async fn a_file_system_without_an_exchange_of_names_is_served_by_two_renames() {
+    let (mut store, listed) = wasteful().await;
+    let former = store.path().join("store.former");
+    let done = compact_with(&store.path(), |_, _| Err(Errno::INVAL)).unwrap();
+    assert!(done.after < done.before / 2, "{done:?}");
+    assert!(!former.exists() && !store.path().join("store.new").exists());
+    store.open().unwrap();
+    assert_eq!(list(&*store, &everything()).await, listed);
+    store.shut();
+
+    // Killed between the renames: the former store, which is whole, is the store again, also for those that only look.
+    fs::rename(store.path().join("store"), &former).unwrap();
+    fs::create_dir(store.path().join("store.new")).unwrap();
+    assert_eq!(SledBackend::check_offline(&store.path(), None).unwrap().problems, []);
+    assert!(matches!(Loader::create(&store.path(), SnapshotHead::default()).map(drop), Err(StoreError::Exists { .. })));
+    store.open().unwrap();
+    assert_eq!(list(&*store, &everything()).await, listed);
+    assert!(!former.exists() && !store.path().join("store.new").exists());
+    store.shut();
+    fs::rename(store.path().join("store"), &former).unwrap();
+    SledBackend::compact(&store.path()).unwrap();
+    assert!(!former.exists());
+
+    // Killed behind them: the new store counts.
+    fs::create_dir(&former).unwrap();
+    fs::write(former.join("db"), "spoilt").unwrap();
+    store.open().unwrap();
+    assert_eq!(list(&*store, &everything()).await, listed);
+    assert!(!former.exists());
+}
+
+/// A fault of the file system is an error that names it, and the store is as it was.
+#[tokio::test]
+async fn a_failed_exchange_leaves_the_store() {
+    let (mut store, listed) = wasteful().await;
+    let error = compact_with(&store.path(), |_, _| Err(Errno::IO)).unwrap_err().to_string();
+    assert!(error.contains("exchange with the compacted store: "), "{error}");
+    // A file in the way of the first rename, and one in the way of the second.
+    let former = store.path().join("store.former");
+    let blocked = compact_with(&store.path(), |_, _| {
+        fs::create_dir_all(former.join("in the way")).unwrap();
+        Err(Errno::NOSYS)
+    });
+    assert!(blocked.unwrap_err().to_string().contains("rename to store.former"));
+    let blocked = compact_with(&store.path(), |new, _| {
+        fs::remove_dir_all(new).unwrap();
+        Err(Errno::NOTSUP)
+    });
+    assert!(blocked.unwrap_err().to_string().contains("store.new: rename to store: "));
+    assert!(!former.exists() && !store.path().join("store.new").exists());
+    store.open().unwrap();
+    assert_eq!(list(&*store, &everything()).await, listed);
 }
 
 /// A kill before the exchange of names, or behind it, leaves a directory; the next opening removes it.
