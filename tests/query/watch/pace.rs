@@ -43,7 +43,7 @@ async fn watches_that_evaluate_every_change_wait_for_their_callers_share_and_los
 
 /// A list of another GroupVersion skips each change.
 #[tokio::test]
-async fn watches_that_skip_changes_wait_for_their_callers_share_and_lose_nothing() {
+async fn watches_that_skip_changes_lose_nothing() {
     let server = Server::start().await;
     let mut crowd = Vec::new();
     for _ in 0..100 {
@@ -61,7 +61,6 @@ async fn watches_that_skip_changes_wait_for_their_callers_share_and_lose_nothing
     for watch in &mut crowd {
         assert_eq!(watch.upsert().await.id.unwrap().name, "one");
     }
-    assert!(paced(&server).await > 20.0, "waits for 6,000 changes that are skipped");
 }
 
 /// Changes elsewhere do not wake a watch, so there is nothing to pay for.
