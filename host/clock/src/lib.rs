@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(run.tick(begun + 2 * SECOND + HOUR), 2 * SECOND + TICK_INTERVAL, "stopped for an hour");
         assert_eq!(run.tick(begun + 3 * SECOND + HOUR), 3 * SECOND + TICK_INTERVAL);
         assert_eq!(run.tick(begun), 3 * SECOND + TICK_INTERVAL, "ticks of two threads may come out of order");
+        assert_eq!(run.tick(begun + 4 * SECOND + HOUR), 4 * SECOND + TICK_INTERVAL, "and nothing is counted twice");
     }
 
     #[test]

@@ -134,13 +134,11 @@ fn copy(dir: &Path, unfinished: &Path) -> Result<(), StoreError> {
     open::seal(unfinished, id)
 }
 
-/// Renames the store to that of [`FORMER`], and then the new one to the store. After a fault the former store has its
-/// name again, now or by the next opening.
+/// Renames the store to [`FORMER`], and then the new one to the store. After a fault in between,
+/// [`layout::settle_former`] gives the former store its name back.
 fn rename_both(path: &Path, unfinished: &Path, dir: &Path) -> Result<(), StoreError> {
     fs::rename(dir, path.join(FORMER)).map_err(io_fault(dir, "rename to store.former"))?;
     // After a loss of power the first rename must not be missing behind the second.
-    let renamed = sync(path)
-        .map_err(StoreError::from)
-        .and_then(|()| fs::rename(unfinished, dir).map_err(io_fault(unfinished, "rename to store")));
-    renamed.inspect_err(|_| drop(layout::settle_former(path)))
+    sync(path)?;
+    fs::rename(unfinished, dir).map_err(io_fault(unfinished, "rename to store"))
 }
