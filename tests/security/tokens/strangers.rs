@@ -45,7 +45,7 @@ async fn refusals(guarded: &Guarded, secret: &str, kind: &str) -> Vec<(Code, Str
     assert!(deleted.is_ok(), "{kind}: {deleted:?}");
     let mut auth = AuthServiceClient::new(guarded.channel(secret).await);
     for verb in ["read", "list", "write", "delete"] {
-        let request = data::CanIRequest { verb: verb.into(), id: Some(about.clone()) };
+        let request = data::CanIRequest { verb: verb.into(), id: Some(about.clone()), ..data::CanIRequest::default() };
         let answer = auth.can_i(request).await.unwrap().into_inner();
         assert!(!answer.allowed, "{kind} {verb}");
         all.push((Code::Ok, answer.reason));

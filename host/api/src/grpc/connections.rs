@@ -33,7 +33,7 @@ use tokio::{
     net::TcpListener,
     sync::watch,
     task::{JoinSet, coop},
-    time::{Instant, sleep},
+    time::Instant,
 };
 use tonic::transport::server::{Connected, TcpConnectInfo};
 

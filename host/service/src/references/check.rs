@@ -155,7 +155,11 @@ impl References {
 
     /// Marks the records of owner references to owners that the caller may not read. A reference that was readable for
     /// its writer stays so. Where the permission needs the content of the owner, a missing owner is not readable.
-    async fn mark_unreadable_owners(&self, context: WriteContext<'_>, records: &mut [ReferenceRecord]) -> Result<(), Error> {
+    async fn mark_unreadable_owners(
+        &self,
+        context: WriteContext<'_>,
+        records: &mut [ReferenceRecord],
+    ) -> Result<(), Error> {
         if context.caller.authorizer.allows_all() {
             return Ok(());
         }

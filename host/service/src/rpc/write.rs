@@ -191,7 +191,7 @@ impl ResourceService {
                     if !matches!(kind.owner, Owner::Host) {
                         known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
                     }
-                    access_rules::check_grant(&self.core, sent.caller, kind, &known.resource, stored.as_ref()).await?;
+                    access_rules::check_grant(&self.core, write.caller, kind, &known.resource, stored.as_ref()).await?;
                     version.clone_into(&mut known.prior);
                 }
                 // An upgrade may have taken an instance; the next step waits for the disk.
