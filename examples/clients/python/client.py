@@ -77,7 +77,7 @@ def connect(address, token=None):
     """Makes a channel, which is meant to be shared by all calls of a program. It connects at the first call."""
     if address.startswith("unix:"):
         # The server knows the users of its machine.
-        return grpc.insecure_channel(address, [*OPTIONS, ("grpc.default_authority", "localhost")])
+        return grpc.insecure_channel(address, OPTIONS)
     credentials = grpc.ssl_channel_credentials(pathlib.Path(os.environ["MORTISE_CA_FILE"]).read_bytes())
     if token is not None:
         credentials = grpc.composite_channel_credentials(credentials, grpc.access_token_call_credentials(token))

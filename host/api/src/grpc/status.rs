@@ -71,7 +71,8 @@ pub(crate) fn status(error: Error) -> Status {
     let pushback = details.retry_info().and_then(|info| info.retry_delay);
     let mut status = with_diagnostics(Status::with_error_details(code, message, details), &diagnostics);
     if let Some(wait) = pushback {
-        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        // Rounded up: a client that comes back a moment too early is refused again.
+        let wait_ms = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         status.metadata_mut().insert(PUSHBACK_KEY, wait_ms.into());
     }
     status

@@ -50,7 +50,6 @@ final class Connect {
         NettyChannelBuilder.forAddress(new DomainSocketAddress(path))
             .channelType(EpollDomainSocketChannel.class)
             .eventLoopGroup(new EpollEventLoopGroup(1))
-            .overrideAuthority("localhost")
             .usePlaintext());
   }
 
