@@ -213,6 +213,25 @@ async fn a_move_that_cannot_be_changes_nothing() {
     assert_eq!(ask(MoveRequest { to: None, ..whole }).await, (Code::InvalidArgument, "to is required".into()));
 }
 
+/// A move without a version queues with the other writers of the resource.
+#[tokio::test]
+async fn a_move_without_a_version_does_not_lose_to_other_writers() {
+    let server = &start().await;
+    for round in 0..8 {
+        let name = format!("busy-{round}");
+        server.write(old(&name, &text("0"))).await.unwrap();
+        let writes = async {
+            for n in 1..40 {
+                // After the move, this makes the old name again.
+                server.write(old(&name, &text(&n.to_string()))).await.unwrap();
+            }
+        };
+        let (moved, ()) = tokio::join!(move_to(server, &name, false), writes);
+        let moved = moved.unwrap_or_else(|status| panic!("{name}: {status}"));
+        assert_eq!(moved.id.unwrap().r#type, Some(gvk(THING)));
+    }
+}
+
 /// Finalizers mark the moved resource, as in a deletion; a marked resource stays as it is.
 #[tokio::test]
 async fn finalizers_hold_a_moved_resource() {

@@ -23,6 +23,12 @@ pub(crate) enum Failure {
     Final(Error),
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Final(error)
+    }
+}
+
 /// The attempts of one request, and its turn after a conflict.
 pub(crate) struct Retry {
     /// The queue of the resource; `None` for a request whose first failure is final.

@@ -14,7 +14,7 @@ use mortise_store::{Consistency, Expectation, ExpectedId, ExpectedReferrers, Mut
 use super::{changes::Changes, import_result::ImportResult};
 use crate::{
     call::{
-        Caller, request_id,
+        Caller, Failure, request_id,
         store_fault::{cas_failure, store_fault},
     },
     core::ids::{self, tenancy_of},
@@ -25,8 +25,8 @@ use crate::{
 };
 
 impl Changes {
-    /// Moves a resource to another type, or returns the resource that would be stored. Returns the old resource's
-    /// generation, too.
+    /// Makes one attempt to move a resource to another type, or returns the resource that would be stored. Returns the
+    /// old resource's generation, too.
     ///
     /// # Errors
     /// Those of [`crate::ResourceService::move_resource`].
@@ -34,7 +34,7 @@ impl Changes {
         &self,
         caller: &Caller,
         request: MoveRequest,
-    ) -> Result<(MoveResponse, String), Error> {
+    ) -> Result<(MoveResponse, String), Failure> {
         let registry = self.core.types();
         let (id, old_kind) = request_id::complete(&registry, caller, request.id)?;
         let new_kind = registry.resolve(&request.to.ok_or_else(|| Error::invalid("to is required"))?)?.clone();
@@ -79,7 +79,8 @@ impl Changes {
         let old_key = ResourceKey::from(&old_id).expected();
         if references.expect.iter().any(|expected| expected.id == old_key) {
             let what = "the moved resource would refer to its old name, which is deleted; remove that reference first";
-            return Err(Error::new(Code::FailedPrecondition, format!("{}: {what}", types::describe(&old_id))));
+            let text = format!("{}: {what}", types::describe(&old_id));
+            return Err(Error::new(Code::FailedPrecondition, text).into());
         }
         let mut batch = result.batch(&new_kind, resource, expect, references);
         batch.referrers = self.check_unreferenced(&registry, caller, &old).await?;
@@ -88,13 +89,15 @@ impl Changes {
             StoreError::CasFailure { .. }
             | StoreError::ExpectationFailed { .. }
             | StoreError::ReferrersChanged
-            | StoreError::WrongUid => {
-                Error::new(Code::Aborted, "the resource, its place or its new name changed meanwhile; try again")
-            }
-            StoreError::TooLarge { .. } => Error::invalid(e.to_string()),
-            e => failed(&e),
+            | StoreError::WrongUid => Failure::Conflict(Error::new(
+                Code::Aborted,
+                "the resource, its place or its new name changed meanwhile; try again",
+            )),
+            StoreError::TooLarge { .. } => Error::invalid(e.to_string()).into(),
+            e => failed(&e).into(),
         })?;
-        let resource = stored.into_iter().flatten().next().map(|stored| stored.decode()).transpose()?;
+        let resource = stored.into_iter().flatten().next().map(|stored| stored.decode().map_err(Error::from));
+        let resource = resource.transpose()?;
         Ok((MoveResponse { resource, warnings }, before))
     }
 

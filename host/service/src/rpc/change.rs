@@ -7,7 +7,7 @@ use mortise_resource::{
 };
 
 use crate::{
-    call::{Call, Caller, Method},
+    call::{Call, Caller, Method, Retry, request_id},
     service::ResourceService,
 };
 
@@ -29,17 +29,30 @@ impl ResourceService {
     /// # Errors
     /// `InvalidArgument`: the id, the types, a refusal by the plugin or the hooks of the new type. `NotFound`: the
     /// resource, or another uid. `AlreadyExists`: the new resource. `FailedPrecondition`: the resource is marked for
-    /// deletion. `Aborted`: the version is not the stored one, or the resource changed meanwhile. `PermissionDenied`.
+    /// deletion. `Aborted`: the version is not the stored one, or other requests keep changing the resource.
+    /// `PermissionDenied`.
     pub async fn move_resource(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Move).await?;
         call.about(request.id.as_ref());
-        let answer = self.changes.move_resource(caller, request).await;
+        let answer = self.moved(caller, request).await;
         if let Ok((MoveResponse { resource: Some(new), .. }, before)) = &answer
             && !new.version.is_empty()
         {
             call.changed(new.id.as_ref(), before, &new.generation);
         }
         call.end(answer.map(|(response, _)| response)).await
+    }
+
+    async fn moved(&self, caller: &Caller, request: MoveRequest) -> Result<(MoveResponse, String), Error> {
+        let (id, _) = request_id::complete(&self.core.types(), caller, request.id.clone())?;
+        let mut retry = Retry::new(&self.writers, caller, &id, &request.version);
+        loop {
+            retry.queue().await?;
+            match self.changes.move_resource(caller, request.clone()).await {
+                Ok(moved) => return Ok(moved),
+                Err(failure) => retry.after(failure).await?,
+            }
+        }
     }
 
     /// Imports an external object, or returns the resource that would be stored.
