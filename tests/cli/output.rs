@@ -78,7 +78,7 @@ const FAILING: &[(&[&str], i32)] = &[
     (&["restore", "no-such-file"], 2),
     (&["compact", "--data-dir", "no-such-directory"], 2),
     (&["serve", "--config", "no-such-file"], 2),
-    (&["dev", "--grpc-addr", "192.0.2.1:1"], 1),
+    (&["dev", "--insecure", "--grpc-addr", "192.0.2.1:1"], 1),
 ];
 
 #[tokio::test]

@@ -128,7 +128,7 @@ async fn a_folder_is_not_trusted_and_only_the_right_signature_helps() {
         ),
         ("truncated", Some(right[..middle].into()), "not in minisign's format"),
         ("empty", Some(Vec::new()), "not in minisign's format"),
-        ("no text", Some(vec![0xff; 300]), "is not text"),
+        ("no text", Some(vec![0xff; 300]), "not in minisign's format: its second line"),
         ("too large", Some(vec![b'a'; MAX_BYTES + 1]), "more than 16384 bytes"),
     ];
     let cache = tempfile::tempdir().unwrap();

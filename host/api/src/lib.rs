@@ -36,9 +36,10 @@ pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
-pub use ports::{LocalConnections, ReservedPorts, bind};
+pub use ports::{ReservedPorts, bind};
 pub use server::{OpenPorts, ServeError, ServerOptions, Services};
 pub use tls::{ClientCerts, TlsError, TlsFiles, TlsOptions, TlsReload};
+pub use transport::LocalConnections;
 
 pub use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ConduitDestinationClient, ControllerServiceClient, FunctionServiceClient,

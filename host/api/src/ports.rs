@@ -3,19 +3,15 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use futures::stream::BoxStream;
-use tokio::net::{TcpSocket, UnixStream};
+use tokio::net::TcpSocket;
 
 use crate::{
     dns::{DnsOptions, DnsPorts, DnsSockets},
     port,
     server::{OpenPorts, ServeError, ServerOptions},
     tls::{Tls, TlsFiles},
+    transport::LocalConnections,
 };
-
-/// Connections of local users, whose ids the kernel reports. Root and the server's own user are operators; all others
-/// are anonymous, as on the port without a token.
-pub type LocalConnections = BoxStream<'static, UnixStream>;
 
 /// Addresses that belong to this process. Connections to them are refused.
 pub struct ReservedPorts {

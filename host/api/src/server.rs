@@ -60,9 +60,9 @@ use crate::{
         server_service_server::ServerServiceServer, type_service_server::TypeServiceServer,
         watch_service_server::WatchServiceServer,
     },
-    ports::LocalConnections,
     tasks::{Task, first_ended},
     tls::{Tls, TlsError, TlsOptions},
+    transport::LocalConnections,
     write_health::WriteHealth,
 };
 

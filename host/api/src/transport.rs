@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use futures::stream::BoxStream;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, UnixStream},
@@ -14,6 +15,10 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected as _, TcpConnectInfo};
 
 use crate::peer::{LocalUser, PeerCertificate};
+
+/// Connections of local users, whose ids the kernel reports. Root and the server's own user are operators; all others
+/// are anonymous, as on the port without a token.
+pub type LocalConnections = BoxStream<'static, UnixStream>;
 
 /// The bytes of a connection, after decryption.
 pub(crate) enum Transport {

@@ -45,9 +45,8 @@ use crate::{
     peer::{LocalUser, PeerCertificate},
     places::{Place, Places, Usage},
     port::Port,
-    ports::LocalConnections,
     tls::{Protocol, Tls},
-    transport::Transport,
+    transport::{LocalConnections, Transport},
 };
 
 /// Concurrent connections over the unix socket.

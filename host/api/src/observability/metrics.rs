@@ -70,14 +70,14 @@ macro_rules! table {
 pub const ALL: &[Metric] = table! {
     Counter mortise_audit_failures_total()
         "Failures to write or sync the file of the audit log.";
-    Counter mortise_audit_sink_records_total(sink, outcome)
-        "Records given to a sink of the audit log (audit.sinks): written, or dropped because the sink took none.";
     Counter mortise_audit_records_total(outcome)
         "Records of the audit log: written, or dropped because the queue was full.";
     Counter mortise_audit_refused_total()
         "Calls refused because the audit log takes no records.";
     Counter mortise_audit_reopened_total()
         "Openings of another file by the audit log, after a move, a removal or a request.";
+    Counter mortise_audit_sink_records_total(sink, outcome)
+        "Records given to a sink of the audit log (audit.sinks): written, or dropped because the sink took none.";
     Counter mortise_busy_replaced_total(place)
         "Connections (grpc, http, dns, local) that ended with their calls to make room for others.";
     Counter mortise_caller_refused_total(kind)
