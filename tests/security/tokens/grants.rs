@@ -233,7 +233,7 @@ async fn what_is_denied_is_not_opened_by_the_denied() {
     assert_eq!(said, ["still named by 1 token (fenced): its rules, denying ones too, no longer apply there"]);
 }
 
-/// With the verb escalate, named, a caller may grant anything.
+/// A caller with the verb escalate, named, may grant anything.
 #[tokio::test]
 async fn escalate_is_the_permission_to_grant_any() {
     let guarded = Guarded::start(Setup::new()).await;

@@ -1,4 +1,4 @@
-//! What a caller does to its own token is answered; expired tokens are deleted, and the last use of others is known.
+//! Changes of a caller's own token are answered; expired tokens are deleted, and the last use of others is known.
 
 use std::time::{Duration, SystemTime};
 

@@ -102,7 +102,7 @@ fn addresses_with_equally_many_busy_connections_do_not_replace_each_other() {
     assert_eq!(left(&held), [0; 0]);
 }
 
-/// One connection of each of many addresses does not keep callers with credentials away.
+/// Each of many addresses with a connection leaves callers with credentials their reserve.
 #[test]
 fn a_part_is_for_callers_with_credentials() {
     let (places, begun) = (Places::with_reserve("test", 8, true), Instant::now());
