@@ -121,7 +121,7 @@ async fn a_marked_resource_can_only_lose_finalizers() {
     assert_eq!(refusal(server.write(held.clone()).await), invalid(no_op));
     let carried_over = refusal(server.write(noted(album("held", None), &[("k", "v")])).await);
     let hint = "without metadata.finalizers it keeps its finalizers; write the names that stay, or an empty text";
-    assert_eq!(carried_over, invalid(&format!("{no_op}; {hint}")));
+    assert_eq!(carried_over, invalid(format!("{no_op}; {hint}")));
     for changed in [set(&held, "k", "w"), unset(&held, "k"), set(&held, "new", "")] {
         let changed = other_data(&set(&changed, "finalizers", "a"));
         assert_eq!(refusal(server.write(changed).await), invalid("cannot modify metadata"));

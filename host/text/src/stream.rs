@@ -177,7 +177,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
 
     fn fault(&self, position: Position, message: String, remedy: &str) -> Diagnostics {
         let diagnostic = Diagnostic {
-            place: SourceLocation { file: file_name(&self.name).to_owned(), position: position },
+            place: SourceLocation { file: file_name(&self.name).to_owned(), position },
             end: position,
             path: String::new(),
             message,
