@@ -12,7 +12,7 @@
 //! [`Options::sync`]: a loss of power can lose the last of them, a kill of the process the few that waited. A file that
 //! is moved or removed from outside is left for a new one, before the next write and within [`Options::sync`].
 //!
-//! Each line names the one before it ([`chain`]), through rotations, moves and restarts, so that [`verify`] finds
+//! Each line names the one before it (`chain`), through rotations, moves and restarts, so that [`verify`] finds
 //! missing and changed lines.
 //!
 //! # Limits
