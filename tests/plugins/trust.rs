@@ -429,4 +429,12 @@ async fn the_command_line_installs_with_the_signature() {
     assert_eq!(code, Some(0), "{said}");
     let (_, out, _) = mortise(&["plugin", "inspect", NAME, "--grpc-addr", &address], &[]).await;
     assert!(out.contains("trusted") && out.contains("release 7"), "{out}");
+
+    // Not UTF-8, in the comment that is not signed.
+    let mut signature = key.sign(&guest(2)).into_bytes();
+    signature.insert("untrusted comment: ".len(), 0xe9);
+    fs::write(&file, guest(2)).unwrap();
+    fs::write(format!("{file}.minisig"), signature).unwrap();
+    let (code, _, said) = mortise(&install, &[]).await;
+    assert_eq!(code, Some(0), "{said}");
 }

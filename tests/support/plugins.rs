@@ -89,7 +89,7 @@ impl Plugins for Server {
     }
 
     async fn install_signed(&self, name: &str, bytes: &[u8], signature: &str) -> Result<data::InstallResponse, Status> {
-        let (name, signature) = (name.to_owned(), signature.as_bytes().to_vec());
+        let (name, signature) = (name.to_owned(), signature.to_owned());
         let mut messages = vec![data::InstallRequest { name, sha256: sha256(bytes), signature, ..Default::default() }];
         messages.extend(
             bytes.chunks(64 << 10).map(|chunk| data::InstallRequest { chunk: chunk.to_vec(), ..Default::default() }),

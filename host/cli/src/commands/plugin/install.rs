@@ -48,7 +48,12 @@ impl Install {
         let (messages, outgoing) = mpsc::channel(4);
         let reading = tokio::task::spawn_blocking({
             let (path, signature) = (self.file.clone(), signature.unwrap_or_default());
-            let first = InstallRequest { name: name.clone(), sha256, signature, chunk: Vec::new() };
+            let mut first = InstallRequest { name: name.clone(), sha256, ..InstallRequest::default() };
+            // Earlier servers know the text alone.
+            match String::from_utf8(signature) {
+                Ok(text) => first.signature = text,
+                Err(bytes) => first.signature_bytes = bytes.into_bytes(),
+            }
             let progress = Progress::begin("sending", Some(bytes), Unit::Bytes);
             move || send(&path, first, &progress, &messages)
         });
