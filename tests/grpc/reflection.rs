@@ -118,6 +118,10 @@ macro_rules! protocol {
                     ("hashicorp.consul.internal.demo.v2.Genre", "demo/v2/demo.proto"),
                     ("hashicorp.consul.internal.demo.v1.Artist", "demo/v1/demo.proto"),
                     ("google.protobuf.Any", "google/protobuf/any.proto"),
+                    // The details of errors: grpcurl shows what it can look up.
+                    ("google.rpc.BadRequest", "google/rpc/error_details.proto"),
+                    ("google.rpc.RetryInfo", "google/rpc/error_details.proto"),
+                    ("mortise.v1.Diagnostic", "mortise/v1/diagnostic.proto"),
                     // Loaded from the plugin folder.
                     ("mortise.test.v1.Thing", "mortise/test/v1/thing.proto"),
                 ] {

@@ -117,7 +117,7 @@ async fn refused_commands_change_nothing() {
         assert!(message.contains(says), "{message}");
     }
     let (name, sha256, signature) = (NAME.to_owned(), sha256(&good), "a".to_owned());
-    let both = data::InstallRequest { name, sha256, chunk: good, signature, signature_bytes: vec![b'a'] };
+    let both = data::InstallRequest { name, sha256, chunk: good, signature, signature_file: vec![b'a'] };
     let (code, message) = refusal(client.install(tokio_stream::iter([both])).await);
     assert!(code == Code::InvalidArgument && message.contains("exclude each other"), "{message}");
     assert_eq!(fs::read_dir(&server.plugin_dir).unwrap().count(), 0);

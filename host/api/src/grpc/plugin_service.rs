@@ -99,16 +99,16 @@ impl PluginApi {
         };
         let first = stream.message().await.map_err(broken)?;
         let first = first.ok_or_else(|| Error::invalid("name is required, in the first message"))?;
-        let data::InstallRequest { name, sha256, chunk: mut bytes, signature, signature_bytes } = first;
+        let data::InstallRequest { name, sha256, chunk: mut bytes, signature, signature_file } = first;
         for (field, value) in [("name", &name), ("sha256", &sha256)] {
             if value.is_empty() {
                 return Err(Error::invalid(format!("{field} is required, in the first message")));
             }
         }
-        let signature = match (signature.is_empty(), signature_bytes.is_empty()) {
-            (true, _) => signature_bytes,
+        let signature = match (signature.is_empty(), signature_file.is_empty()) {
+            (true, _) => signature_file,
             (false, true) => signature.into_bytes(),
-            (false, false) => return Err(Error::invalid("signature and signature_bytes exclude each other; send one")),
+            (false, false) => return Err(Error::invalid("signature and signature_file exclude each other; send one")),
         };
         if signature.len() > Manager::MAX_SIGNATURE_BYTES {
             let limit = Manager::MAX_SIGNATURE_BYTES;

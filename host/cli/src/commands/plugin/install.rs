@@ -52,7 +52,7 @@ impl Install {
             // Earlier servers know the text alone.
             match String::from_utf8(signature) {
                 Ok(text) => first.signature = text,
-                Err(bytes) => first.signature_bytes = bytes.into_bytes(),
+                Err(bytes) => first.signature_file = bytes.into_bytes(),
             }
             let progress = Progress::begin("sending", Some(bytes), Unit::Bytes);
             move || send(&path, first, &progress, &messages)
