@@ -225,7 +225,7 @@ impl Access {
         }
     }
 
-    /// Whether a secret expired after `seen`, and the time of the next expiry.
+    /// Looks for a secret that expired after `seen`, and returns the time of the next expiry, too.
     fn check_expirations(&self, seen: SystemTime, now: SystemTime) -> (bool, Option<SystemTime>) {
         let tables = self.tables.read();
         let secrets = || tables.tokens.values().flat_map(|token| &token.secrets);

@@ -1,8 +1,8 @@
-//! Whether a caller holds everything that rules would grant, so that it may give them away.
+//! Comparison of the rules that a write would grant with those that its caller holds.
 //!
-//! Of rules that are granted and rules that are held, the held ones must allow whatever the granted ones allow, and the
-//! granted ones must deny whatever the held ones deny. Both hold for a union of rules if they hold for each, so a policy
-//! is compared by itself, whatever other policies its tokens have.
+//! Held rules must allow everything that the granted ones allow, and granted rules must deny everything that the held
+//! ones deny. Both are true of a union of rules if they are true of each, so a policy is compared by itself, without the
+//! other policies of its tokens.
 //!
 //! Rules by area and name are compared exactly. A rule by type and place is taken apart into its types, verbs, places
 //! and names; each of these must be within one held rule, as in Kubernetes. So a caller whose two rules only together
@@ -83,7 +83,8 @@ impl<'r> Names<'r> {
     }
 }
 
-/// Whether a pattern in a rule that denies, or in one that allows, includes another.
+/// Compares two patterns: whether the first includes the second. `deny` and `other_deny` say whether their rules deny;
+/// a wildcard in a rule that allows leaves out tokens and policies.
 fn includes(one: &TypePattern, deny: bool, other: &TypePattern, other_deny: bool) -> bool {
     let is_access = |group: &str, kind: &str| !deny && is_access_kind(group, kind);
     match (one, other) {

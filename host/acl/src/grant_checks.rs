@@ -87,7 +87,7 @@ impl Access {
     }
 }
 
-/// Whether a token has no secret that it did not have, and no later expiry.
+/// Compares a token with the one before: whether it adds no secret, and expires no later.
 fn is_same_holder(before: &data::Token, token: &data::Token) -> bool {
     let known = |secret: &[u8]| secret.is_empty() || secret == before.secret_sha256;
     let time = |at: &Option<prost_types::Timestamp>| at.as_ref().map_or((i64::MAX, 0), |at| (at.seconds, at.nanos));

@@ -72,7 +72,7 @@ pub struct Policy {
 pub(crate) struct RuleFault {
     /// Field and fault.
     pub(crate) text: String,
-    /// Whether the unusable rule may deny something: then nothing is known to be allowed.
+    /// Whether the unusable rule may be one that denies. Its subject is unknown, so the policy then allows nothing.
     pub(crate) may_deny: bool,
 }
 

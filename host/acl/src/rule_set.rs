@@ -24,7 +24,7 @@ pub(crate) struct RuleSet {
     pub(crate) number: u64,
     /// Whether the set allows everything.
     pub(crate) management: bool,
-    /// Whether a stored rule that cannot be used may deny something, so that nothing is known to be allowed.
+    /// Whether an unusable stored rule may be one that denies. The set then allows nothing.
     pub(crate) closed: bool,
     /// Faults of its policies: `NAME: FAULT`.
     pub(crate) faults: Vec<String>,

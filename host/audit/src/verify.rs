@@ -272,7 +272,8 @@ impl Walk {
         match self.unfinished.take() {
             None => Ok(()),
             Some(Unfinished { path, line, .. }) => {
-                let fault = "it is no record of the chain, and the record behind it does not name it".to_owned();
+                let fault = "it is not a record of the chain, and the record after it does not report it as unfinished"
+                    .to_owned();
                 Err(VerifyError::Broken { path, line, fault })
             }
         }

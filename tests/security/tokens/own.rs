@@ -115,17 +115,19 @@ async fn a_rotation_by_its_own_token_keeps_the_secret() {
 async fn an_old_secret_ends_at_its_time() {
     let guarded = Guarded::start(Setup::new()).await;
     let hash = |secret: &str| Sha256::digest(secret).to_vec();
-    let soon = SystemTime::now() + Duration::from_secs(4);
-    guarded
-        .token("two", &["global-management"], |token| {
+    let rotated = async |until: SystemTime| {
+        let previous = |token: &mut data::Token| {
             token.previous_secret_sha256 = hash("before");
-            token.previous_expires_at = Some(soon.into());
-        })
-        .await;
-    let secret = "two".repeat(8);
+            token.previous_expires_at = Some(until.into());
+        };
+        guarded.token("two", &["global-management"], previous).await
+    };
+    let secret = rotated(SystemTime::now() + Duration::from_secs(3_600)).await;
     assert!(works(&guarded, &secret).await && works(&guarded, "before").await);
     let mut auth = AuthServiceClient::new(guarded.channel("before").await);
     assert!(auth.who_am_i(data::WhoAmIRequest {}).await.unwrap().into_inner().expires_at.is_some());
+    let soon = SystemTime::now() + Duration::from_secs(1);
+    rotated(soon).await;
     eventually("the old secret has ended", async || !works(&guarded, "before").await).await;
     assert!(SystemTime::now() >= soon && works(&guarded, &secret).await);
     let mut client = guarded.resources(&guarded.management).await;

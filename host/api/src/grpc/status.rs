@@ -151,7 +151,11 @@ mod tests {
         both.violations.insert(0, diagnostic(Severity::Warning, 9));
         let shown = status(both.clone());
         assert_eq!(sent(&shown), both.violations);
-        assert_eq!(shown.get_details_bad_request().unwrap().field_violations.len(), 1, "a warning is no violation");
+        assert_eq!(
+            shown.get_details_bad_request().unwrap().field_violations.len(),
+            1,
+            "warnings are left out of BadRequest"
+        );
         let waiting = status(Error { retry_after: Some(std::time::Duration::from_secs(1)), ..error() });
         assert!(waiting.get_details_retry_info().is_some());
         assert_eq!(waiting.metadata().get(PUSHBACK_KEY).unwrap(), "1000");

@@ -302,8 +302,8 @@ mod tests {
         assert!(changes(&[0x0a, 1, b'x', 0xa0, 6, 1], &[0xa0, 6, 1, 0x0a, 1, b'x']), "an unknown field elsewhere");
         assert!(!changes(&[0xa0, 6, 1], &[0xa0, 6, 2]), "another unknown field");
         let ratio = |ratio: f64| [&[0x21][..], &ratio.to_le_bytes()].concat();
-        assert!(changes(&ratio(f64::NAN), &ratio(-f64::NAN)), "a number that is none");
-        assert!(!changes(&ratio(f64::NAN), &ratio(1.0)), "a number and none");
+        assert!(changes(&ratio(f64::NAN), &ratio(-f64::NAN)), "two kinds of NaN");
+        assert!(!changes(&ratio(f64::NAN), &ratio(1.0)), "NaN and a number");
         assert!(!changes(&[0x0a, 1, b'x'], &[0x0a, 9]), "bytes that are no message");
     }
 

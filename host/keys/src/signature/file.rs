@@ -45,7 +45,7 @@ pub fn signature_path(file: &Path) -> PathBuf {
     path.into()
 }
 
-/// Reads the signature beside a file; `None` if there is no such file. Its comments may be in any encoding.
+/// Reads the signature beside a file; `None` if it has none. Comments in it may be in any encoding.
 ///
 /// # Errors
 /// [`FileError`], but not [`FileError::NotText`].

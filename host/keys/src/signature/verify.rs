@@ -87,7 +87,7 @@ fn parse(file: &[u8]) -> Result<Signature<'_>, &'static str> {
         return Err("it is empty");
     }
     let mut lines = file.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).skip(1);
-    // The end of the file after a line feed is no line.
+    // An empty line is the end of the file, behind its last line feed.
     let mut line = || lines.next().filter(|line| !line.is_empty());
     let first = line().ok_or("its second line, the signature of the content, is missing")?;
     let first =

@@ -49,7 +49,7 @@ pub(super) async fn list(
                     return Ok((held, true));
                 }
                 read += 1;
-                // The deletion of a resource that cannot be decoded is no question of finalizers.
+                // A resource that cannot be decoded shows no finalizers; `mortise check` names it.
                 let Ok(resource) = resource.decode() else { continue };
                 let names = meta::finalizers(&resource.metadata).into_iter();
                 let finalizers: Vec<_> =

@@ -37,8 +37,8 @@ impl ResourceService {
     /// inner result is the answer.
     ///
     /// # Errors
-    /// `PermissionDenied`: the caller may not ask about another one. `NotFound`: there is no such token or policy. `ResourceExhausted`: over the rate of reads. `InvalidArgument`: the id,
-    /// the type, the scope. Those of the hooks.
+    /// `PermissionDenied`: the caller may not ask about another one. `NotFound`: the token or a policy is missing.
+    /// `ResourceExhausted`: over the rate of reads. `InvalidArgument`: the id, the type, the scope. Those of the hooks.
     pub async fn check_allowed(
         &self,
         caller: &Caller,
