@@ -87,16 +87,19 @@ async fn a_plugin_says_what_has_to_be_replaced() {
     assert!(said(&faults).contains("plugin changes"), "{faults:?}");
 }
 
-async fn move_state(core: &mut Core, from: &str, to: &str, state: &[u8]) -> Result<Instance, Faults> {
-    let request = pb::move_resource_state::Request {
+fn move_request(from: &str, to: &str, state: &[u8]) -> pb::move_resource_state::Request {
+    pb::move_resource_state::Request {
         source_provider_address: "mortise.local/mortise/mortise".into(),
         source_type_name: from.into(),
         source_schema_version: 1,
         source_state: Some(RawState { json: state.to_vec(), ..RawState::default() }),
         target_type_name: to.into(),
         source_private: Vec::new(),
-    };
-    let answer = core.client.move_resource_state(request).await.unwrap().into_inner();
+    }
+}
+
+async fn move_state(core: &mut Core, from: &str, to: &str, state: &[u8]) -> Result<Instance, Faults> {
+    let answer = core.client.move_resource_state(move_request(from, to, state)).await.unwrap().into_inner();
     match answer.diagnostics.is_empty() {
         true => Ok(Instance {
             kind: to.into(),
@@ -253,6 +256,24 @@ output "described" {
   value = provider::mortise::changes_describe({ name = "Ada", age = 36 })
 }
 "#;
+
+/// Warnings about what is moved or imported are shown before and after it, once each time, at their attribute.
+#[tokio::test]
+async fn moves_and_imports_show_warnings() {
+    let (server, mut core) = attached().await;
+    let odd = |core: &Core, kind: &str, name: &str| core.config(kind, name, &[("text", text("odd"))]);
+    let config = odd(&core, OLD, "a");
+    let old = core.make(OLD, None, &config).await.unwrap();
+    let mut other = Core::attach(&socket(&server)).await;
+    let moved = other.client.move_resource_state(move_request(OLD, THING, &state_json(&old.state))).await.unwrap();
+    let request =
+        pb::import_resource_state::Request { type_name: THING.into(), id: "odd:b".into(), ..Default::default() };
+    let imported = core.client.import_resource_state(request).await.unwrap().into_inner();
+    for diagnostics in [&moved.into_inner().diagnostics, &imported.diagnostics] {
+        assert_eq!(said(diagnostics), "data.text|it is odd|\n");
+        assert_eq!(diagnostics[0].severity(), pb::diagnostic::Severity::Warning);
+    }
+}
 
 /// A real core: functions in expressions, a replacement that the plugin asks for, a moved block, an import block.
 #[tokio::test(flavor = "multi_thread")]

@@ -245,11 +245,8 @@ pub(crate) fn check(given: &RuleSet, held: &RuleSet) -> Result<(), GrantError> {
         }
     }
     // Where no rule by type decides, the granted rules by area do.
-    let grants_areas = grants_areas(given);
-    for denied in VERBS.into_iter().filter(|_| grants_areas).flat_map(|verb| parts(held, verb, true)) {
-        if steps.find(parts(given, denied.verb, true), |deny| deny.includes(&denied))?.is_none() {
-            return Err(GrantError::NotHeld(format!("the caller is denied {denied}; add that deny rule")));
-        }
+    if grants_areas(given) {
+        check_denied(given, held, &steps)?;
     }
     // Without a rule by area, the question is denied unless a rule by type allows it.
     let grants_types = given.type_rules.iter().any(|rule| !rule.deny);
@@ -355,12 +352,42 @@ pub(crate) fn check_removal(
         }
     }
     let grants_types = after.type_rules.iter().any(|rule| !rule.deny);
+    let opens = Cell::new(false);
     check_areas(&[after, before, held], &steps, |levels| match levels {
-        // A rule by type may allow everything where no rule denies any more.
-        [now, 0, held] if grants_types && *now > 0 => *held == rank(Some(Level::Write)),
-        [after, before, held] => after <= before || after <= held || (*after == NO_RULE && !grants_types),
+        [after, before, _] if after <= before || (*after == NO_RULE && !grants_types) => true,
+        [after, before, held] => {
+            opens.set(true);
+            // A rule by type may allow everything where no rule denies any more.
+            let is_deny_removed = grants_types && *before == 0;
+            if is_deny_removed { *held == rank(Some(Level::Write)) } else { after <= held }
+        }
         _ => false,
-    })
+    })?;
+    if opens.get() { check_denied(after, held, &steps) } else { Ok(()) }
+}
+
+/// Checks that `given` denies by type everything that `held` denies by type, for names that an area opens.
+fn check_denied(given: &RuleSet, held: &RuleSet, steps: &Steps) -> Result<(), GrantError> {
+    for denied in VERBS.into_iter().flat_map(|verb| parts(held, verb, true)) {
+        let mut covered: Option<Closeness> = None;
+        for deny in parts(given, denied.verb, true) {
+            steps.take()?;
+            if deny.includes(&denied) {
+                covered = covered.max(Some(deny.names.closeness()));
+            }
+        }
+        let Some(covered) = covered else {
+            return Err(GrantError::NotHeld(format!("the caller is denied {denied}; add that deny rule")));
+        };
+        for allow in parts(given, denied.verb, false) {
+            steps.take()?;
+            // A closer rule allows some of what the other denies.
+            if allow.names.closeness() > covered && allow.both(&denied).is_some() {
+                check_allowed(&allow, given, held, steps)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -177,6 +177,35 @@ fn refusals_name_the_permission() {
     assert!(check(&read(&[("escalate", "mortise/Token", &[], false)]), &any).is_err(), "* leaves out escalate");
 }
 
+/// An area without its deny rule opens what rules by type leave undecided or allow, so the writer's own denials by type
+/// must hold there.
+#[test]
+fn an_area_that_loses_a_deny_rule_opens_nothing_that_the_writer_is_denied() {
+    let area = |name: &str, is_prefix, level| AreaRule { area: "key".into(), name: name.into(), is_prefix, level };
+    let by_type = |names: &[&str], deny| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let (types, verbs) = (vec!["demo/A".into()], vec!["write".into()]);
+        let rule = mortise_resource::data::TypeRule { types, verbs, names, deny, ..Default::default() };
+        CompiledTypeRule::read(&rule).unwrap()
+    };
+    let rules = |areas: &[AreaRule], types: &[CompiledTypeRule]| {
+        set(&[&Policy { area_rules: areas.to_vec(), type_rules: types.to_vec(), ..Policy::default() }])
+    };
+    let (deny, all) = (area("a", false, Level::Deny), area("", true, Level::Write));
+    let held = rules(std::slice::from_ref(&all), &[by_type(&[], true)]);
+    let removal = |with: &[CompiledTypeRule]| {
+        let (before, after) = (rules(&[deny.clone(), all.clone()], with), rules(std::slice::from_ref(&all), with));
+        check_removal(&RuleSet::default(), &before, &after, &held).map_err(|error| error.to_string())
+    };
+    let lacks = "it does not have what this would grant: ";
+    assert_eq!(removal(&[]), Err(format!("{lacks}the caller is denied write:demo/A; add that deny rule")));
+    assert_eq!(removal(&[by_type(&[], true)]), Ok(()));
+    let closer = [by_type(&[], true), by_type(&["a"], false)];
+    assert_eq!(removal(&closer), Err(format!("{lacks}write:demo/A:a")));
+    let granted = |types| check(&rules(&[area("a", false, Level::Read)], types), &held).is_ok();
+    assert!(!granted(&[]) && granted(&[by_type(&[], true)]));
+}
+
 #[test]
 fn a_check_of_too_many_rules_ends() {
     let words = |count: usize, word: &str| (0..count).map(|one| format!("{word}{one}")).collect::<Vec<_>>();

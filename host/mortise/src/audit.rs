@@ -50,9 +50,9 @@ impl Verify {
             false => self.paths,
         };
         let verified = verify(&paths).map_err(|error| match error {
-            VerifyError::File(_) | VerifyError::Empty(_) => CliError::usage(error.to_string())
+            VerifyError::File(_) | VerifyError::Empty(_) => CliError::because(Exit::Usage, error)
                 .remedy("name the directory or the files of the log, or the server's data directory: --data-dir DIR"),
-            VerifyError::Broken { .. } => CliError::failed(error.to_string())
+            VerifyError::Broken { .. } => CliError::because(Exit::Failed, error)
                 .remedy("files that were moved elsewhere can be named, too; otherwise records were removed or changed"),
         })?;
         describe(&verified)?;

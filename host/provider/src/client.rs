@@ -8,7 +8,8 @@ use std::{io, path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
-        CallFunctionRequest, FunctionInfo, ImportRequest, MoveRequest, PlanResponse, call_function_response::Outcome,
+        CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse, PlanResponse,
+        call_function_response::Outcome,
     },
     pb,
 };
@@ -16,6 +17,7 @@ use tonic::Status;
 
 pub use details::diagnostics_of;
 pub use grpc::GrpcClient;
+pub(crate) use grpc::resource;
 
 use crate::schema::{Snapshot, TypeDescription};
 
@@ -30,10 +32,10 @@ pub trait ResourceClient: Send + Sync {
     async fn plan(&self, resource: pb::Resource, create: bool) -> Result<PlanResponse, Status>;
 
     /// Gives a resource another type; a dry run returns the resource that would result.
-    async fn move_resource(&self, request: MoveRequest) -> Result<pb::Resource, Status>;
+    async fn move_resource(&self, request: MoveRequest) -> Result<MoveResponse, Status>;
 
     /// Imports something from outside; a dry run returns the resource that would result.
-    async fn import(&self, request: ImportRequest) -> Result<pb::Resource, Status>;
+    async fn import(&self, request: ImportRequest) -> Result<ImportResponse, Status>;
 
     /// Every function of its plugins.
     async fn functions(&self) -> Result<Vec<FunctionInfo>, Status>;
@@ -44,8 +46,8 @@ pub trait ResourceClient: Send + Sync {
     /// Reads a resource; `None` if no resource has this id and uid.
     async fn read(&self, id: pb::Id) -> Result<Option<pb::Resource>, Status>;
 
-    /// Writes a resource; returns the stored one, with warnings.
-    async fn write(&self, resource: pb::Resource) -> Result<(pb::Resource, Vec<String>), Status>;
+    /// Writes a resource; returns the stored one. Its plan had the warnings.
+    async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Status>;
 
     /// Deletes a resource; succeeds if it does not exist.
     async fn delete(&self, id: pb::Id) -> Result<(), Status>;

@@ -1,7 +1,7 @@
 //! An honest plugin with the calls besides writes: plans, moves, imports, functions. Its misbehaviour shows what the
 //! host must contain.
 //!
-//! - `Thing`: an empty text becomes `untitled`, the text `forbidden` is refused. A controller `changes` writes `seen
+//! - `Thing`: an empty text becomes `untitled`, the text `forbidden` is refused, `odd` is warned of. A controller `changes` writes `seen
 //!   <text>` into the inner text, and keeps a count of its reconciles, decimal, in private bytes.
 //! - A plan predicts the inner text, demands a replacement when `number` changes, and warns `kept <bytes>` of the
 //!   private bytes that it received. The name `boom-plan` panics.
@@ -9,7 +9,7 @@
 //!   there were none. The text `stuck` is refused, `trap` panics.
 //! - `thing:<name>` is imported as `<name>` with the text `imported`, and keeps `imported`; `file:<name>` has the text
 //!   of that file in the directory `outside`; `keep:<name>` asks for private bytes, which an import does not have;
-//!   `name:<anything>` has exactly that name; `boom` panics; anything else is refused.
+//!   `name:<anything>` has exactly that name; `odd:<name>` has the text `odd`; `boom` panics; anything else is refused.
 //! - Functions: see the table.
 
 use std::collections::BTreeMap;
@@ -78,6 +78,9 @@ fn validate(thing: &Typed<Thing>, _: Option<&Typed<Thing>>, diagnostics: &mut Di
     if thing.data.text == "forbidden" {
         diagnostics.error("it is forbidden").at(field("text"));
     }
+    if thing.data.text == "odd" {
+        diagnostics.warning("it is odd").at(field("text"));
+    }
 }
 
 fn seen(thing: &Thing) -> Option<Inner> {
@@ -114,6 +117,7 @@ fn import(ctx: &Context<'_>, external_id: &str, within: &pb::Tenancy) -> Result<
     match external_id.split_once(':') {
         Some(("thing", name)) => Ok(named(name, "imported").private_bytes("imported")),
         Some(("name", name)) => Ok(named(name, "imported")),
+        Some(("odd", name)) => Ok(named(name, "odd")),
         Some(("file", name)) => match ctx.files("outside").read(name)? {
             Some(content) => Ok(named(name, &String::from_utf8_lossy(&content))),
             None => Err(Diagnostics::refusal(format!("there is no file {name}"))),

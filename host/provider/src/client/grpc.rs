@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
-        CallFunctionRequest, FunctionInfo, GetTypeRequest, ImportRequest, ListFunctionsRequest, ListTypesRequest,
-        MoveRequest, PlanRequest, PlanResponse, call_function_response::Outcome,
+        CallFunctionRequest, FunctionInfo, GetTypeRequest, ImportRequest, ImportResponse, ListFunctionsRequest,
+        ListTypesRequest, MoveRequest, MoveResponse, PlanRequest, PlanResponse, call_function_response::Outcome,
     },
     grpc::{ChangeServiceClient, FunctionServiceClient, ResourceServiceClient, TypeServiceClient},
     pb,
@@ -75,12 +75,8 @@ impl GrpcClient {
     }
 }
 
-fn resource(answer: Option<pb::Resource>) -> Result<pb::Resource, Status> {
+pub(crate) fn resource(answer: Option<pb::Resource>) -> Result<pb::Resource, Status> {
     answer.ok_or_else(|| Status::internal("the server's answer holds no resource"))
-}
-
-fn warnings(diagnostics: Vec<mortise_resource::Diagnostic>) -> Vec<String> {
-    diagnostics.into_iter().map(|diagnostic| diagnostic.summary).collect()
 }
 
 #[async_trait]
@@ -109,14 +105,14 @@ impl ResourceClient for GrpcClient {
         self.answer(async { self.changes().plan(request).await }).await
     }
 
-    async fn move_resource(&self, request: MoveRequest) -> Result<pb::Resource, Status> {
+    async fn move_resource(&self, request: MoveRequest) -> Result<MoveResponse, Status> {
         let request = self.request(request);
-        resource(self.answer(async { self.changes().r#move(request).await }).await?.resource)
+        self.answer(async { self.changes().r#move(request).await }).await
     }
 
-    async fn import(&self, request: ImportRequest) -> Result<pb::Resource, Status> {
+    async fn import(&self, request: ImportRequest) -> Result<ImportResponse, Status> {
         let request = self.request(request);
-        resource(self.answer(async { self.changes().import(request).await }).await?.resource)
+        self.answer(async { self.changes().import(request).await }).await
     }
 
     async fn functions(&self) -> Result<Vec<FunctionInfo>, Status> {
@@ -139,10 +135,9 @@ impl ResourceClient for GrpcClient {
         }
     }
 
-    async fn write(&self, resource: pb::Resource) -> Result<(pb::Resource, Vec<String>), Status> {
+    async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Status> {
         let request = self.request(pb::WriteRequest { resource: Some(resource) });
-        let answer = self.answer(async { self.resources().write(request).await }).await?;
-        Ok((self::resource(answer.resource)?, warnings(answer.warnings)))
+        self::resource(self.answer(async { self.resources().write(request).await }).await?.resource)
     }
 
     async fn delete(&self, id: pb::Id) -> Result<(), Status> {

@@ -85,11 +85,13 @@ pub(crate) async fn apply(
             request.id.get_or_insert_default().uid = ulid::Ulid::generate().to_string();
             create(server, request).await
         }
-        (false, Some(pending), _) => match take_over(pending, schema, server, prior, false).await {
-            Ok(Some(taken)) => update_taken_over(server, taken, request, &mut applied.diagnostics).await,
-            Ok(None) => Err(vec![error("the resource or object to take over no longer exists", "Plan again.")]),
-            Err(faults) => Err(faults),
-        },
+        (false, Some(pending), _) => {
+            match take_over(pending, schema, server, prior, false, &mut applied.diagnostics).await {
+                Ok(Some(taken)) => update_taken_over(server, taken, request, &mut applied.diagnostics).await,
+                Ok(None) => Err(vec![error("the resource or object to take over no longer exists", "Plan again.")]),
+                Err(faults) => Err(faults),
+            }
+        }
         (false, None, true) => update(server, &KnownResource::of(prior), request).await,
         (false, None, false) => current(server, &KnownResource::of(prior), &request).await,
     };
@@ -113,7 +115,7 @@ pub(crate) async fn apply(
 
 async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
     match server.client.write(request).await {
-        Ok((resource, _)) => Ok(resource),
+        Ok(resource) => Ok(resource),
         Err(status) if status.code() == Code::FailedPrecondition => {
             let name = [Step::Attribute("name".to_owned())];
             let detail = "`terraform import` takes it over; the last part of its command is the id.";
@@ -201,7 +203,7 @@ async fn update(
             }
         }
         match server.client.write(request).await {
-            Ok((resource, _)) => return Ok(resource),
+            Ok(resource) => return Ok(resource),
             Err(status) if status.code() == Code::Aborted => {}
             Err(status) => return Err(server.faults("updating", &status)),
         }

@@ -13,11 +13,12 @@ use crate::{
 };
 
 /// The state for an id, and its private data: of an existing resource, or of something outside that the type's plugin
-/// knows.
+/// knows. Adds the server's warnings to `diagnostics`.
 pub(crate) async fn import_state(
     schema: &ResourceSchema,
     server: &Server,
     id: &str,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
     let settled = |state| (state, Private::write(&Divergences::default(), None));
     let named = state_with_id(schema, server, id);
@@ -32,7 +33,7 @@ pub(crate) async fn import_state(
     let units = [("partition", &server.defaults.partition), ("namespace", &server.defaults.namespace)];
     let place = Value::object(units.map(|(name, unit)| (name, Value::text(unit.as_deref().unwrap_or_default()))));
     let pending = Pending::Import { external_id: id.to_owned() };
-    let expected = take_over(&pending, schema, server, &place, true).await?;
+    let expected = take_over(&pending, schema, server, &place, true, diagnostics).await?;
     let expected = expected.ok_or_else(|| vec![invalid_id(schema, id)])?;
     let shown = state(schema, &expected, &Value::Null, &Divergences::default())?;
     Ok((shown, Private::write(&Divergences::default(), Some(&pending))))

@@ -15,11 +15,12 @@ use crate::{
     value::Value,
 };
 
-/// The state in its new type, and its private data.
+/// The state in its new type, and its private data. Adds the server's warnings to `diagnostics`.
 pub(crate) async fn move_state(
     schema: &ProviderSchema,
     server: &Server,
     request: &move_resource_state::Request,
+    diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
     let target = resource(schema, &request.target_type_name)?;
     let raw = request.source_state.as_ref().map(|raw| raw.json.as_slice()).unwrap_or_default();
@@ -37,7 +38,7 @@ pub(crate) async fn move_state(
     let kind = pb::Type { group_version: version(&text("group_version"), kind), ..kind.clone() };
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
     let (pending, none) = (Pending::Move { from }, Divergences::default());
-    match take_over(&pending, target, server, &prior, true).await? {
+    match take_over(&pending, target, server, &prior, true, diagnostics).await? {
         Some(found) => Ok((state(target, &found, &prior, &none)?, Private::write(&none, Some(&pending)))),
         // `mortise move` may have moved it before.
         None => {

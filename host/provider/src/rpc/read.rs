@@ -31,7 +31,8 @@ pub(crate) async fn resource(
         (Some(found), None) => (found, private.to_vec()),
         // The pending change happened in another way.
         (Some(found), Some(_)) => (found, Private::write(&Private::read(private, schema), None)),
-        (None, Some(pending)) => match take_over(pending, schema, server, prior, true).await? {
+        // The import or move, and later the plan, show the warnings.
+        (None, Some(pending)) => match take_over(pending, schema, server, prior, true, &mut Vec::new()).await? {
             Some(expected) => (expected, private.to_vec()),
             None => return Ok((Value::Null, private.to_vec())),
         },

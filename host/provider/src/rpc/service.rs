@@ -324,10 +324,12 @@ impl Provider for ProviderService {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.type_name).await?;
             let server = session.server().await?;
-            let (state, private) = import::import_state(known.resource()?, &server, &request.id).await?;
+            let mut diagnostics = Vec::new();
+            let (state, private) =
+                import::import_state(known.resource()?, &server, &request.id, &mut diagnostics).await?;
             let type_name = request.type_name.clone();
             let imported = pb::import_resource_state::ImportedResource { type_name, state: encode(&state), private };
-            Ok(pb::import_resource_state::Response { imported_resources: vec![imported], diagnostics: Vec::new() })
+            Ok(pb::import_resource_state::Response { imported_resources: vec![imported], diagnostics })
         })
         .await
     }
@@ -338,14 +340,15 @@ impl Provider for ProviderService {
     ) -> Answer<pb::move_resource_state::Response> {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.target_type_name).await?;
+            let mut diagnostics = Vec::new();
             // The state only comes from another address of this provider.
             let (state, target_private) = if request.source_type_name == request.target_type_name {
                 (upgrade(known.resource()?, request.source_state.as_ref())?, request.source_private.clone())
             } else {
-                moving::move_state(&known.schema, &*session.server().await?, request).await?
+                moving::move_state(&known.schema, &*session.server().await?, request, &mut diagnostics).await?
             };
             let target_state = encode(&state);
-            Ok(pb::move_resource_state::Response { target_state, target_private, diagnostics: Vec::new() })
+            Ok(pb::move_resource_state::Response { target_state, target_private, diagnostics })
         })
         .await
     }

@@ -124,12 +124,15 @@ impl<F: Future> Future for Within<'_, F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Poll::Ready(answered) = this.call.poll(cx) {
-            return Poll::Ready(Ok(answered));
+        let Some(deadline) = *this.deadline else { return this.call.poll(cx).map(Ok) };
+        // A call whose time is up does not begin; its caller has given up an answer that comes later.
+        if deadline.has_passed() {
+            return Poll::Ready(Err(deadline.status()));
         }
-        match this.deadline {
-            Some(deadline) => deadline.poll_passed(this.timer, cx).map(|()| Err(deadline.status())),
-            None => Poll::Pending,
+        match this.call.poll(cx) {
+            Poll::Ready(answered) if !deadline.has_passed() => Poll::Ready(Ok(answered)),
+            Poll::Ready(_) => Poll::Ready(Err(deadline.status())),
+            Poll::Pending => deadline.poll_passed(this.timer, cx).map(|()| Err(deadline.status())),
         }
     }
 }
@@ -196,14 +199,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_passed_deadline_ends_a_call_and_an_answer_at_the_same_time_wins() {
+    async fn a_passed_deadline_ends_a_call_and_takes_the_place_of_an_answer() {
         let deadline = of(&[b"1n"]).unwrap();
         let late = Within::new(deadline.as_ref(), std::future::pending::<()>()).await.unwrap_err();
         assert_eq!(late.code(), tonic::Code::DeadlineExceeded);
         assert!(late.message().contains("(grpc-timeout 1n)"), "{late}");
-        assert_eq!(Within::new(deadline.as_ref(), async { 7 }).await.unwrap(), 7);
+        let unbegun = Within::new(deadline.as_ref(), async { panic!("it began") });
+        assert!(unbegun.await.is_err(), "a call whose time is up does not begin");
         let soon = of(&[b"20m"]).unwrap();
         assert!(Within::new(soon.as_ref(), std::future::pending::<()>()).await.is_err(), "the timer wakes it");
+        let slow = of(&[b"20m"]).unwrap();
+        let blocks = async { while !slow.as_ref().unwrap().has_passed() {} };
+        assert!(Within::new(slow.as_ref(), blocks).await.is_err(), "an answer after the time is late");
+        assert_eq!(Within::new(of(&[b"1H"]).unwrap().as_ref(), async { 7 }).await.unwrap(), 7);
         assert_eq!(Within::new(None, async { 7 }).await.unwrap(), 7);
     }
 }
