@@ -195,7 +195,7 @@ fn an_area_that_loses_a_deny_rule_opens_nothing_that_the_writer_is_denied() {
     let held = rules(std::slice::from_ref(&all), &[by_type(&[], true)]);
     let removal = |with: &[CompiledTypeRule]| {
         let (before, after) = (rules(&[deny.clone(), all.clone()], with), rules(std::slice::from_ref(&all), with));
-        check_removal(&RuleSet::default(), &before, &after, &held).map_err(|error| error.to_string())
+        check_removal(&rules(&[], &[]), &before, &after, &held).map_err(|error| error.to_string())
     };
     let lacks = "it does not have what this would grant: ";
     assert_eq!(removal(&[]), Err(format!("{lacks}the caller is denied write:demo/A; add that deny rule")));
