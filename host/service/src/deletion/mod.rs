@@ -30,6 +30,8 @@ pub(crate) use shown_plan::ShownPlan;
 pub(crate) use tenancy_cleanup::TenancyCleanup;
 
 #[cfg(test)]
+mod changeset_tests;
+#[cfg(test)]
 mod outlook_tests;
 #[cfg(test)]
 mod owners_tests;
