@@ -111,6 +111,7 @@ fn check_owners(meta: &Meta) -> Result<(), FieldFault> {
             ("kind", &owner.kind, true),
             ("version", &owner.version, false),
             ("region", &owner.region, false),
+            ("uid", &owner.uid, false),
         ] {
             check_text(|| path_of(field), text, needed)?;
         }

@@ -18,6 +18,7 @@
 //! - **Published only.** Reads, lists and watches see only committed, durable state.
 //! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
 //! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
+//!   The events of one batch become ready together, and those of other batches come before or after all of them.
 //!   A resource that changes its GroupVersion is an event for the readers of both.
 //! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
 //! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long the

@@ -15,12 +15,12 @@ use crate::{
     },
     core::ids::{self, tenancy_of},
     deletion::{Purpose, RemovalError},
-    references::{WrittenReferences, finalizer, renew_records},
+    references::{WrittenReferences, finalizer, owner_entry, renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
         RequestHooks, TenancyUnits, access_rules, admit, builtin_types,
         deletion_rules::{self, with_reserved_metadata},
-        proto_text, region, resolve_owner, server_meta, upgrade,
+        is_owner_there, proto_text, region, resolve_owner, server_meta, tombstone, upgrade,
     },
     service::ResourceService,
 };
@@ -204,6 +204,7 @@ impl ResourceService {
         }
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
         let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
+        warnings.extend(owner_entry::warnings(registry, &resource, stored.as_ref()));
         let stored = match stored {
             None => self.create(write, resource, units).await?,
             Some(stored) => {
@@ -237,12 +238,21 @@ impl ResourceService {
         if meta::is_marked(&resource.metadata) {
             return Err(Error::invalid("resource.metadata.deletionTimestamp can't be set on resource creation").into());
         }
-        let mut expect = units.expect;
-        if let Some(owner) = &mut resource.owner
-            && owner.uid.is_empty()
-        {
-            *owner = Box::pin(resolve_owner(&self.core, registry, caller, owner)).await?;
-            expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false });
+        let (mut expect, mut orphan) = (units.expect, None);
+        if let Some(owner) = &mut resource.owner {
+            let is_there = match owner.uid.is_empty() {
+                true => {
+                    *owner = Box::pin(resolve_owner(&self.core, registry, caller, owner)).await?;
+                    true
+                }
+                false => Box::pin(is_owner_there(&self.core, owner)).await?,
+            };
+            match is_there {
+                true => {
+                    expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false })
+                }
+                false => orphan = Some(tombstone::of_absent(owner)),
+            }
         }
         if builtin_types::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin_types::TENANCY_FINALIZER);
@@ -252,7 +262,8 @@ impl ResourceService {
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
         region::set_computed(&self.core, kind, &mut resource, units.policy.as_deref(), true)?;
-        let references = self.references.check_written(registry, caller, kind, &resource, None).await?;
+        let mut references = self.references.check_written(registry, caller, kind, &resource, None).await?;
+        references.work.extend(orphan);
         self.put(incoming, resource, expect, references).await
     }
 
