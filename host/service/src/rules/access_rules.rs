@@ -52,8 +52,9 @@ pub(crate) fn plugin_areas(registry: &Registry) -> impl Iterator<Item = &str> {
     declared.chain(manifests.flat_map(|manifest| &manifest.areas).map(String::as_str))
 }
 
-fn is_access(kind: &ResourceType) -> bool {
-    kind.gvk == types::token() || kind.gvk == types::policy()
+/// Whether a type is that of tokens or that of policies. Types outside the host's group cost nothing.
+pub(crate) fn is_access(kind: &ResourceType) -> bool {
+    kind.gvk.group == types::HOST_GROUP && (kind.gvk == types::token() || kind.gvk == types::policy())
 }
 
 /// Checks the words of a token or a policy. Returns warnings about words that name nothing now.
@@ -65,11 +66,11 @@ pub(crate) async fn check_words(
     kind: &ResourceType,
     resource: &pb::Resource,
 ) -> Result<Vec<Diagnostic>, Error> {
+    if !is_access(kind) {
+        return Ok(Vec::new());
+    }
     if kind.gvk == types::token() {
         return unknown_policies(core, &decode(resource)?).await;
-    }
-    if kind.gvk != types::policy() {
-        return Ok(Vec::new());
     }
     check_policy_words(core, &decode(resource)?).await
 }
