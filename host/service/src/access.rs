@@ -22,7 +22,7 @@ use crate::{
     },
     lists::TypeWatch,
     registry::ResourceType,
-    rules::access_rules::is_access,
+    rules::builtin_types::is_access,
 };
 
 /// The type that a change is about.

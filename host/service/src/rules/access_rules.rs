@@ -18,7 +18,7 @@ use mortise_store::{Consistency, StoreError};
 use prost::Message;
 
 use super::{
-    builtin_types::{decode, refusal},
+    builtin_types::{decode, is_access, refusal},
     hooks::RequestHooks,
     tenancy::TenancyUnits,
 };
@@ -50,11 +50,6 @@ pub(crate) fn plugin_areas(registry: &Registry) -> impl Iterator<Item = &str> {
     let missing = registry.missing_plugins().iter().map(|missing| &missing.manifest);
     let manifests = registry.plugins().iter().map(|plugin| plugin.manifest()).chain(missing);
     declared.chain(manifests.flat_map(|manifest| &manifest.areas).map(String::as_str))
-}
-
-/// Whether a type is that of tokens or that of policies. Types outside the host's group cost nothing.
-pub(crate) fn is_access(kind: &ResourceType) -> bool {
-    kind.gvk.group == types::HOST_GROUP && (kind.gvk == types::token() || kind.gvk == types::policy())
 }
 
 /// Checks the words of a token or a policy. Returns warnings about words that name nothing now.
