@@ -151,7 +151,7 @@ pub(super) struct ReferenceGraph<'p> {
     pub(super) plan: DeletionPlan,
     purpose: Purpose<'p>,
     /// Index of each resource in the plan.
-    at: HashMap<ResourceKey, usize>,
+    positions: HashMap<ResourceKey, usize>,
     /// Indices of the resources held by finalizers or deferred work.
     pub(super) held: BTreeSet<usize>,
     /// References to be cleared: referrer and target.
@@ -175,7 +175,7 @@ impl<'p> ReferenceGraph<'p> {
             place: None,
         };
         let (positions, held, known) = (HashMap::new(), BTreeSet::new(), HashMap::new());
-        Self { plan, purpose, at: positions, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
+        Self { plan, purpose, positions, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
     }
 
     /// Adds a resource to be deleted, unless it is already there.
@@ -185,7 +185,7 @@ impl<'p> ReferenceGraph<'p> {
         because: Option<(ResourceKey, String)>,
     ) -> Result<(), PlanError> {
         let key = ResourceKey::from(stored.id());
-        if self.at.contains_key(&key) {
+        if self.positions.contains_key(&key) {
             return Ok(());
         }
         let index = self.plan.deletions.len();
@@ -199,7 +199,7 @@ impl<'p> ReferenceGraph<'p> {
         if deletion_rules::is_protected(&whole) {
             self.plan.protected.push(stored.clone());
         }
-        self.at.insert(key, index);
+        self.positions.insert(key, index);
         self.plan.deletions.push(PlannedDeletion { stored, action: PlannedAction::Remove, because });
         Ok(())
     }
@@ -274,18 +274,18 @@ impl<'p> ReferenceGraph<'p> {
                 if matches!(record.on_delete(), OnDelete::Unspecified | OnDelete::AllowDangling) {
                     continue;
                 }
-                if let Some(target) = self.at.get(&ResourceKey::from(&record))
+                if let Some(target) = self.positions.get(&ResourceKey::from(&record))
                     && self.held.insert(*target)
                 {
                     open.push(*target);
                 }
             }
         }
-        let positions = &self.at;
+        let positions = &self.positions;
         self.plan.blocks.retain(|link| !positions.contains_key(&ResourceKey::from(link.referrer.id())));
         for (key, target) in self.unset {
             let Some(referrer) = self.known.get(&key).cloned() else { continue };
-            let goes = |key: &ResourceKey| self.at.get(key).and_then(|index| self.plan.deletions.get(*index));
+            let goes = |key: &ResourceKey| positions.get(key).and_then(|index| self.plan.deletions.get(*index));
             if goes(&key).is_none() && goes(&target).is_some_and(|planned| planned.action == PlannedAction::Remove) {
                 self.plan.unset.entry(key).or_insert_with(|| (referrer, BTreeSet::new())).1.insert(target);
             }

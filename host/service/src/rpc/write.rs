@@ -44,7 +44,7 @@ struct ReceivedWrite<'w> {
     registry: &'w Registry,
     kind: &'w Arc<ResourceType>,
     resource: &'w pb::Resource,
-    retry: &'w Retry,
+    retry: &'w Retry<'w>,
 }
 
 /// The mode of a write.
@@ -114,10 +114,9 @@ impl ResourceService {
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
         let mut rounds = 0;
-        let id = incoming.id.clone().unwrap_or_default();
-        let mut retry = match mode.creates {
-            true => Retry::once(),
-            false => Retry::new(&self.writers, caller, &id, &incoming.version),
+        let mut retry = match &incoming.id {
+            Some(id) if !mode.creates => Retry::new(&self.writers, caller, id, &incoming.version),
+            _ => Retry::once(),
         };
         loop {
             let write = ReceivedWrite { caller, registry, kind: &kind, resource: &incoming, retry: &retry };
@@ -150,8 +149,9 @@ impl ResourceService {
         admitted: &mut Option<AdmittedResource>,
     ) -> Result<Written, AttemptError> {
         let ReceivedWrite { registry, kind, resource: incoming, .. } = write;
-        let id = incoming.id.clone().unwrap_or_default();
-        let stored = match self.core.backend.read(Consistency::Eventual, &id).await {
+        let nowhere = pb::Id::default();
+        let id = incoming.id.as_ref().unwrap_or(&nowhere);
+        let stored = match self.core.backend.read(Consistency::Eventual, id).await {
             Ok(stored) => Some(stored),
             Err(StoreError::NotFound) => None,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode().map_err(Error::from)?),
@@ -287,9 +287,8 @@ impl ResourceService {
             }
         }
 
-        let stored_id = stored.id.clone().unwrap_or_default();
         if let Some(id) = &mut resource.id {
-            id.uid.clone_from(&stored_id.uid);
+            id.uid = stored.id.as_ref().map(|id| id.uid.clone()).unwrap_or_default();
         }
         if incoming.version.is_empty() {
             resource.version.clone_from(&stored.version);
@@ -407,8 +406,9 @@ fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Re
     if !same_version {
         return Ok(());
     }
-    let bytes = |r: &pb::Resource| r.data.as_ref().map(|d| d.value.clone()).unwrap_or_default();
-    match kind.schema.changed_immutable(&bytes(stored), &bytes(resource)).first() {
+    let [before, after] =
+        [stored, resource].map(|r| r.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default());
+    match kind.schema.changed_immutable(before, after).first() {
         None => Ok(()),
         Some(path) => Err(Error::invalid(format!("{path} cannot be changed once the resource exists"))),
     }
