@@ -342,6 +342,10 @@ pub trait Backend: Send + Sync + 'static {
     /// [`StoreError::TooManySnapshots`]; [`StoreError::Poisoned`]; faults of the store itself.
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError>;
 
+    /// Returns the newest version that reads show, as a number; 0 before the first write. Every version in an answer is
+    /// at most this one, and each later write gets a larger one.
+    fn newest_version(&self) -> u64;
+
     /// Reports the faults of the store, now and after each change.
     fn health(&self) -> watch::Receiver<Health>;
 

@@ -132,6 +132,11 @@ impl Publisher {
         Self { state: Mutex::new(state), limits, bytes: Arc::default(), max_bytes }
     }
 
+    /// Returns the sequence of the last published event; 0 before the first.
+    pub(crate) fn newest(&self) -> u64 {
+        self.state.lock().newest.sequence
+    }
+
     /// Publishes a durable group: `show` makes the table show it.
     pub(crate) fn publish(&self, changes: &[Change], show: impl FnOnce()) {
         let mut state = self.state.lock();
