@@ -17,6 +17,7 @@ use mortise_store::Consistency;
 use super::{
     origin::{Origin, Remote, Surface},
     reader::Reader,
+    started_commit::CommitState,
 };
 use crate::core::Core;
 
@@ -35,6 +36,8 @@ pub struct Caller {
     pub hook_of: Option<Arc<str>>,
     /// The client that reads the answer; `None` if the answer never waits for it.
     pub reader: Option<Arc<Reader>>,
+    /// The commit of the call.
+    pub(crate) commit: CommitState,
 }
 
 /// Source of calls. Scarce things are shared fairly between sources.
@@ -95,7 +98,16 @@ impl Caller {
     /// Makes the caller of an authorizer.
     #[must_use]
     pub fn new(authorizer: Arc<dyn Authorizer>, consistency: Consistency) -> Self {
-        Self { authorizer, consistency, source: Source::default(), origin: None, hook_of: None, reader: None }
+        let source = Source::default();
+        Self {
+            authorizer,
+            consistency,
+            source,
+            origin: None,
+            hook_of: None,
+            reader: None,
+            commit: CommitState::default(),
+        }
     }
 
     /// Makes the host itself, with all permissions.

@@ -9,6 +9,7 @@ use mortise_resource::{Error, pb};
 use super::{
     QueueKey,
     caller::{Caller, Source},
+    started_commit::CommitState,
     writer_queue::{WriterQueues, WriterTurn, contention},
 };
 
@@ -42,6 +43,7 @@ struct QueuePlace {
     queues: WriterQueues,
     resource: Source,
     caller: QueueKey,
+    commit: CommitState,
 }
 
 impl Retry {
@@ -50,7 +52,8 @@ impl Retry {
         if !version.is_empty() {
             return Self::once();
         }
-        let queue = QueuePlace { queues: queues.clone(), resource: WriterQueues::key(id), caller: caller.queue_key() };
+        let (resource, key, commit) = (WriterQueues::key(id), caller.queue_key(), caller.commit.clone());
+        let queue = QueuePlace { queues: queues.clone(), resource, caller: key, commit };
         Self { queue: Some(queue), ..Self::once() }
     }
 
@@ -85,6 +88,9 @@ impl Retry {
             Failure::Conflict(error) => error,
         };
         self.attempts += 1;
+        if let Some(queue) = &self.queue {
+            queue.commit.reset();
+        }
         match (&self.queue, &self.turn) {
             (None, _) => Err(error),
             (Some(_), None) => self.take_turn().await,
@@ -94,7 +100,7 @@ impl Retry {
     }
 
     async fn take_turn(&mut self) -> Result<(), Error> {
-        if let Some(QueuePlace { queues, resource, caller }) = &self.queue {
+        if let Some(QueuePlace { queues, resource, caller, .. }) = &self.queue {
             metrics::counter!("mortise_write_conflicts_total").increment(1);
             self.turn = Some(queues.wait(*resource, caller.clone()).await?);
         }

@@ -12,6 +12,7 @@ use crate::{
     call::{
         Call, Caller, Failure, Method, Retry,
         store_fault::{cas_failure, store_fault},
+        with_outcome,
     },
     core::ids::{self, tenancy_of},
     deletion::{Purpose, RemovalError},
@@ -92,6 +93,11 @@ impl ResourceService {
     /// is not; `InvalidArgument` for the rules of owner, status and deletion; `ResourceExhausted` for a quota or a full
     /// disk.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_write(&caller, request).await }).await
+    }
+
+    async fn recorded_write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.write_as(caller, &self.core.types(), request, WriteMode::new(Verb::Write)).await;
@@ -253,7 +259,7 @@ impl ResourceService {
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
         region::set_computed(&self.core, kind, &mut resource, units.policy.as_deref(), true)?;
         let references = self.references.check_written(registry, caller, kind, &resource, None).await?;
-        self.put(incoming, resource, expect, references).await
+        self.put(write, resource, expect, references).await
     }
 
     async fn replace(
@@ -312,6 +318,7 @@ impl ResourceService {
             && !meta::has_finalizers(&resource.metadata)
         {
             // The last finalizer is gone.
+            caller.start_commit().await;
             Box::pin(self.deletions.remove_if_unreferenced(registry, &stored, &resource)).await.map_err(
                 |e| match e {
                     RemovalError::Store(e) => attempt_error(e, incoming),
@@ -333,7 +340,7 @@ impl ResourceService {
             true => Box::pin(self.marked_by_write(registry, caller, &stored, references)).await?,
             false => references,
         };
-        self.put(incoming, resource, units.expect, references).await
+        self.put(write, resource, units.expect, references).await
     }
 
     /// Marks a resource by a write; refuses it if a referrer blocks the deletion.
@@ -356,7 +363,7 @@ impl ResourceService {
 
     async fn put(
         &self,
-        incoming: &pb::Resource,
+        write: ReceivedWrite<'_>,
         mut resource: pb::Resource,
         mut expect: Vec<Expectation>,
         references: WrittenReferences,
@@ -366,7 +373,8 @@ impl ResourceService {
         let mut mutations = vec![Mutation::Put(Box::new(resource))];
         mutations.extend(references.work);
         let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
-        let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
+        write.caller.start_commit().await;
+        let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
 }
