@@ -42,7 +42,7 @@ use crate::{
         records::records,
     },
     registry::Registry,
-    rules::{region, server_meta},
+    rules::{access_rules, region, server_meta},
 };
 
 /// Links of a chain that one reconcile follows; the rest has tombstones of its own.
@@ -153,7 +153,7 @@ impl Deletions {
     }
 
     /// Drops owner references from a resource. Deletes it when the last one is dropped, unless that has
-    /// `unset_on_delete`.
+    /// `unset_on_delete`, or the resource is a policy.
     async fn release(&self, dependent: &ResourceKey, gone: &[ResourceKey]) -> Result<(), RemovalError> {
         let registry = self.core.types();
         let mut attempts = 0;
@@ -172,7 +172,8 @@ impl Deletions {
                 return Ok(());
             }
             attempts += 1;
-            if kept.is_empty() && !dropped.iter().any(|owner| owner.unset_on_delete) {
+            let is_kept = access_rules::outlives_owners(&id) || dropped.iter().any(|owner| owner.unset_on_delete);
+            if kept.is_empty() && !is_kept {
                 // Deletes only this version: with another owner the resource would stay.
                 match self.delete_version(&registry, stored, Purpose::Delete).await {
                     Err(error) if error.is_conflict() && attempts < MAX_CAS_ATTEMPTS => continue,

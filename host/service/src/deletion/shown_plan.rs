@@ -16,7 +16,7 @@ use crate::{
     core::Core,
     references::{MAX_READ_RESOURCES, ResourceKey, field_of, follow_fault},
     registry::Registry,
-    rules::is_readable,
+    rules::{access_rules, is_readable},
 };
 
 /// A plan as its caller may see it.
@@ -79,6 +79,11 @@ impl<'s> ShownPlan<'s> {
     async fn steps(&mut self, action: Action, mut cursor: Box<dyn Cursor>, because: &ResourceKey) -> Result<(), Error> {
         while let Some(page) = cursor.next().await.map_err(|e| follow_fault(&e))? {
             for key in page {
+                if action == Action::DeleteLater
+                    && key.decode_id()?.is_some_and(|id| access_rules::outlives_owners(&id))
+                {
+                    continue;
+                }
                 self.looked_at += 1;
                 if self.looked_at > MAX_READ_RESOURCES {
                     self.answer.is_cut = true;
