@@ -14,6 +14,8 @@ use crate::support::PATIENCE;
 
 pub const WATCH_LIST: &str = "/hashicorp.consul.resource.ResourceService/WatchList";
 
+pub const WRITE: &str = "/hashicorp.consul.resource.ResourceService/Write";
+
 pub const LIST: &str = "/hashicorp.consul.resource.ResourceService/List";
 
 /// Types of frames.

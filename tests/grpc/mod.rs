@@ -3,7 +3,7 @@
 mod calls;
 mod cancellations;
 mod connections;
-mod frames;
+pub mod frames;
 mod mistakes;
 mod reflection;
 mod server_service;

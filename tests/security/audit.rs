@@ -1,13 +1,16 @@
 //! The audit log: recorded callers and calls, secrets that it never holds, and calls while it cannot be written.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use mortise_api::{ControllerServiceClient, ServerServiceClient};
 use mortise_resource::{data, pb};
 use serde_json::Value;
 use tonic::{Code, Request};
 
-use crate::support::{tokens::*, *};
+use crate::{
+    grpc::frames::{self, Connection},
+    support::{tokens::*, *},
+};
 
 /// Records so far, over all files, in the order of time. A line that is being written is left out.
 fn records(dir: &Path) -> Vec<Value> {
@@ -207,18 +210,74 @@ async fn all_means_reads_lists_watches_and_other_services_and_dev_records_nothin
     assert!(numbers[0] != numbers[1] && numbers.iter().all(|number| number.len() == 26), "{numbers:?}");
 }
 
+/// A call that ends before its outcome is recorded with the reason of its end.
 #[tokio::test]
-async fn a_call_whose_client_goes_away_is_recorded() {
+async fn a_call_without_an_outcome_is_recorded_with_its_deadline_or_its_client() {
     let setup = Setup::new().guest("infinite-loop").env("MORTISE_AUDIT_EVENTS", "changes");
-    let server = setup.env("MORTISE_SANDBOX_FUEL", i64::MAX).env("MORTISE_SANDBOX_DEADLINE_MS", 20_000).start().await;
-    let mut client = server.client();
-    let mut request =
-        numbered(pb::WriteRequest { resource: Some(thing("infinite_loop", "boom", &Default::default())) }, "gone");
-    request.set_timeout(Duration::from_secs(3));
-    let status = client.write(request).await.unwrap_err();
-    assert!(matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded), "{status}");
-    let record = record_of(&server.data_dir.join("audit"), "gone").await;
+    let server = setup.env("MORTISE_SANDBOX_FUEL", i64::MAX).env("MORTISE_SANDBOX_DEADLINE_MS", 60_000).start().await;
+    let audit = server.data_dir.join("audit");
+    let write = pb::WriteRequest { resource: Some(thing("infinite_loop", "boom", &Default::default())) };
+    let mut connection = Connection::open(server.grpc).await;
+    let gone = connection.begin_with(frames::WRITE, &[("x-request-id", "gone")]);
+    connection.data(gone, &frames::message(&write), true);
+    connection.flush().await;
+    eventually("the hook runs", async || {
+        let page = server.metrics().await;
+        page.lines().any(|line| line.starts_with("mortise_plugin_instances{plugin=\"infinite") && line.ends_with(" 1"))
+    })
+    .await;
+    connection.reset(gone);
+    connection.flush().await;
+    let record = record_of(&audit, "gone").await;
     assert_eq!((field(&record, "method"), field(&record, "code")), ("Write", "Cancelled"), "{record}");
+    let late = connection.begin_with(frames::WRITE, &[("x-request-id", "late"), ("grpc-timeout", "4S")]);
+    connection.data(late, &frames::message(&write), true);
+    connection.flush().await;
+    connection.until(|frame| frame.stream == late && frame.is_last()).await;
+    let record = record_of(&audit, "late").await;
+    assert_eq!((field(&record, "method"), field(&record, "code")), ("Write", "DeadlineExceeded"), "{record}");
+    assert!(record.get("decision").is_none() && record.get("new_generation").is_none(), "{record}");
+}
+
+/// Deadlines that pass at every step of a write: each record says what was done.
+#[tokio::test]
+async fn a_write_with_a_late_answer_is_recorded_as_what_was_done() {
+    let server = Setup::new().env("MORTISE_AUDIT_EVENTS", "changes").start().await;
+    let audit = server.data_dir.join("audit");
+    let mut connection = Connection::open(server.grpc).await;
+    let mut names = Vec::new();
+    for micros in [1, 200, 400, 600, 800, 1_000, 1_300, 1_600, 2_000, 2_500, 3_000, 4_000, 6_000, 10_000] {
+        for round in 0..8 {
+            let name = format!("a{micros}-{round}");
+            let timeout = format!("{micros}u");
+            let more = [("x-request-id", name.as_str()), ("grpc-timeout", timeout.as_str())];
+            let call = connection.begin_with(frames::WRITE, &more);
+            let write = pb::WriteRequest { resource: Some(artist(&name)) };
+            connection.data(call, &frames::message(&write), true);
+            connection.flush().await;
+            connection.until(|frame| frame.stream == call && frame.is_last()).await;
+            names.push(name);
+        }
+    }
+    let mut client = server.client();
+    for name in &names {
+        // A commit may follow its answer.
+        let record = |records: &[Value]| records.iter().find(|record| record["request"] == name.as_str()).cloned();
+        eventually("stored and recorded", async || {
+            let stored = client.read(pb::ReadRequest { id: Some(id("demo.v2.Artist", name)) }).await.ok();
+            let stored = stored.and_then(|read| read.into_inner().resource);
+            match (stored, record(&records(&audit))) {
+                (Some(stored), Some(record)) => {
+                    assert_eq!(field(&record, "code"), "OK", "{name} is stored: {record}");
+                    field(&record, "new_generation") == stored.generation
+                }
+                (None, Some(record)) => field(&record, "code") == "DeadlineExceeded",
+                (None, None) => true,
+                (Some(_), None) => false,
+            }
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

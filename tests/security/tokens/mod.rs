@@ -1,5 +1,6 @@
 //! Tokens and policies: the answer of every method to every caller, leaks, and changes during use.
 
+mod cascades;
 mod grants;
 mod methods;
 mod own;

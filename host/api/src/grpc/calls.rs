@@ -310,7 +310,12 @@ where
         let deadline = Deadline::of(request.headers());
         let guard = authenticated(&calls, &mut request, origin.clone());
         let begun = guard.and_then(|guard| match deadline {
-            Ok(deadline) => Ok((guard, deadline)),
+            Ok(deadline) => {
+                if let Some(deadline) = &deadline {
+                    origin.set_deadline(deadline.instant());
+                }
+                Ok((guard, deadline))
+            }
             Err(error) => Err((guard.by.authorizer.clone(), error)),
         });
         let (guard, deadline) = match begun {

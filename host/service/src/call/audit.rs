@@ -1,9 +1,11 @@
 //! The beginning and the end of each call: its rates, and its record in the audit log.
 //!
 //! A call that may change something reserves its place in the log before it begins, so every change can be recorded. If
-//! the client goes away before the end, the record says `Cancelled`, although the change may have been made. Reads
-//! reserve a place only if they are to be recorded: all reads if the settings say so, and refused ones. A call over its
-//! rate is counted, and leaves no record.
+//! the call ends before its outcome, the record says `DeadlineExceeded` once its time is up, and `Cancelled` otherwise,
+//! since then its client has given it up. A change of the resource service ends so only before its commit
+//! ([`with_outcome`](super::with_outcome)); one of another service may have been made. Reads reserve a place only if they
+//! are to be recorded: all reads if the settings say so, and refused ones. A call over its rate is counted, and leaves no
+//! record.
 //!
 //! The host's own calls have no origin and leave no record: each follows from a call that has one.
 
@@ -245,7 +247,8 @@ fn tells_types(error: &Error) -> bool {
 impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            self.record(place, None, "Cancelled");
+            let code = if self.origin.is_late() { Code::DeadlineExceeded.name() } else { "Cancelled" };
+            self.record(place, None, code);
         }
     }
 }

@@ -17,6 +17,7 @@ use mortise_store::Consistency;
 use super::{
     origin::{Origin, Remote, Surface},
     reader::Reader,
+    started_commit::CommitState,
 };
 use crate::core::Core;
 
@@ -42,6 +43,8 @@ pub struct Caller {
     pub at_least: Option<Arc<str>>,
     /// The client that reads the answer; `None` if the answer never waits for it.
     pub reader: Option<Arc<Reader>>,
+    /// The commit of the call.
+    pub(crate) commit: CommitState,
 }
 
 /// Source of calls. Scarce things are shared fairly between sources.
@@ -112,6 +115,7 @@ impl Caller {
             controller_of: None,
             at_least: None,
             reader: None,
+            commit: CommitState::default(),
         }
     }
 

@@ -17,6 +17,7 @@ mod reader;
 pub(crate) mod request_id;
 mod retry;
 mod ruled_caller;
+mod started_commit;
 pub(crate) mod store_fault;
 mod writer_queue;
 
@@ -30,4 +31,5 @@ pub use origin::{Origin, Remote, Surface};
 pub use reader::Reader;
 pub(crate) use retry::{Failure, Retry};
 pub(crate) use ruled_caller::RuledCaller;
+pub(crate) use started_commit::with_outcome;
 pub(crate) use writer_queue::WriterQueues;

@@ -2,6 +2,8 @@
 
 use std::{fmt, net::SocketAddr, sync::OnceLock};
 
+use tokio::time::Instant;
+
 use super::caller::Source;
 use crate::core::ids;
 
@@ -44,6 +46,7 @@ pub struct Origin {
     /// Other end of the connection.
     pub remote: Remote,
     request: OnceLock<String>,
+    deadline: OnceLock<Instant>,
 }
 
 impl Origin {
@@ -53,13 +56,24 @@ impl Origin {
         let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         let fits = |text: &&str| (1..=MAX_REQUEST_ID_BYTES).contains(&text.len()) && text.bytes().all(is_part);
         let request = number.filter(fits).map_or_else(OnceLock::new, |number| OnceLock::from(number.to_owned()));
-        Self { surface, remote, request }
+        Self { surface, remote, request, deadline: OnceLock::new() }
     }
 
     /// Returns the number of the request, the same in each of its records: the client's, or a new one.
     #[must_use]
     pub fn request(&self) -> &str {
         self.request.get_or_init(ids::ulid)
+    }
+
+    /// Sets the end of the request's time. A second call has no effect.
+    pub fn set_deadline(&self, deadline: Instant) {
+        // Fails if the deadline is set already.
+        let _ = self.deadline.set(deadline);
+    }
+
+    /// Whether the request's time is up.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.get().is_some_and(|deadline| Instant::now() >= *deadline)
     }
 }
 

@@ -81,6 +81,9 @@ impl<'r> Retry<'r> {
             Failure::Conflict(error) => error,
         };
         self.attempts += 1;
+        if let Some(queue) = &self.queue {
+            queue.caller.commit.reset();
+        }
         match (&self.queue, &self.turn) {
             (None, _) => Err(error),
             (Some(_), None) => self.take_turn().await,

@@ -109,6 +109,7 @@ impl Changes {
         let id = resource.id.clone().unwrap_or_default();
         let references = self.references.check_written(&registry, caller, &kind, &resource, None).await?;
         let batch = result.batch(&kind, resource, units.expect, references);
+        caller.start_commit().await;
         let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. } | StoreError::WrongUid => already_exists(&id),
             StoreError::ExpectationFailed { .. } => {

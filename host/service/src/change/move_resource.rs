@@ -93,6 +93,7 @@ impl Changes {
         let mut batch = result.batch(&new_kind, resource, expect, references);
         batch.referrers = self.check_unreferenced(&registry, caller, &old).await?;
         batch.mutations.extend(removal(old));
+        caller.start_commit().await;
         let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. }
             | StoreError::ExpectationFailed { .. }

@@ -50,7 +50,7 @@ use crate::{
         records::records,
     },
     registry::Registry,
-    rules::{region, server_meta},
+    rules::{access_rules, region, server_meta},
 };
 
 /// An owner whose tombstone is being worked off.
@@ -159,7 +159,8 @@ pub(super) fn judge(
     if !loses {
         return DependentFate::Unchanged;
     }
-    let last = past.last().filter(|_| kept.is_empty());
+    let outlives = stored.id.as_ref().is_some_and(access_rules::outlives_owners);
+    let last = past.last().filter(|_| kept.is_empty() && !outlives);
     match last {
         Some(last) if !past.iter().any(|one| one.let_go_by == last.let_go_by && one.unset_on_delete) => {
             DependentFate::Goes(ResourceKey::from(last).to_string())

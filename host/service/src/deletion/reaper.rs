@@ -33,7 +33,7 @@ use crate::{
     core::ids,
     references::finalizer,
     rules::{
-        builtin_types, region,
+        access_rules, builtin_types, region,
         tombstone::{self, FIRST_PASS, STATUS_KEY},
     },
 };
@@ -126,11 +126,11 @@ impl Deletions {
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
             // Replicas are deleted when their own region deletes them. Units named `default` exist without regard to
-            // their owner.
+            // their owner, and policies stay.
             let mine = page.iter().filter(|child| !region::is_foreign(&self.core, child));
             let children = mine.filter_map(|child| child.decode_id().transpose());
             let mut children = children.collect::<Result<Vec<_>, _>>()?;
-            children.retain(|child| !builtin_types::is_default(child));
+            children.retain(|child| !builtin_types::is_default(child) && !access_rules::outlives_owners(child));
             // A failed child does not keep the others.
             outcome = outcome.and(self.delete_all_for(children.into_iter(), Purpose::Follow(&owner.deletion)).await);
         }
@@ -154,4 +154,80 @@ fn first_pass(tombstone: &pb::Resource) -> Option<prost_types::Timestamp> {
     let status = tombstone.status.get(STATUS_KEY)?;
     let done = status.conditions.iter().any(|c| c.r#type == FIRST_PASS && c.state() == State::True);
     status.updated_at.filter(|_| done)
+}
+
+#[cfg(test)]
+mod tests {
+    use arc_swap::ArcSwap;
+    use mortise_resource::goten::{Meta, OwnerReference};
+    use mortise_store::{Backend, Options as StoreOptions, SledBackend};
+
+    use super::*;
+    use crate::{
+        call::Caller,
+        core::Options,
+        references::{Strictness, records::records},
+        registry::Registry,
+        service::ResourceService,
+    };
+
+    /// A policy that an earlier release stored with an owner and an owner reference stays when both are gone; a token with
+    /// the same owner goes.
+    #[tokio::test]
+    async fn a_policy_stays_when_its_owners_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(SledBackend::open(StoreOptions::new(dir.path().join("s"))).unwrap());
+        let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin().unwrap()));
+        let service = ResourceService::new(backend.clone(), registry, Options::default());
+        let id = |kind: mortise_resource::types::Gvk, name: &str| pb::Id {
+            name: name.into(),
+            r#type: Some(kind.to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+            uid: ids::ulid(),
+        };
+        let host = Caller::host(Consistency::Consistent);
+        let owner = pb::Resource { id: Some(id(types::partition(), "owner")), ..pb::Resource::default() };
+        let owner = pb::Resource { id: owner.id.map(|id| pb::Id { uid: String::new(), ..id }), ..owner };
+        let written = service.write(&host, pb::WriteRequest { resource: Some(owner) }).await.unwrap();
+        let owner = written.resource.decode_id().unwrap().unwrap();
+        let reference =
+            OwnerReference { kind: "tenancy/Partition".into(), name: "owner".into(), ..OwnerReference::default() };
+        let registry = service.types();
+        for (kind, name, owned, references) in [
+            (types::policy(), "owned", true, vec![]),
+            (types::policy(), "referring", false, vec![reference.clone()]),
+            (types::token(), "owned", true, vec![]),
+            (types::token(), "referring", false, vec![reference]),
+        ] {
+            let mut child = pb::Resource {
+                id: Some(id(kind.clone(), name)),
+                owner: owned.then(|| owner.clone()),
+                meta: Some(Box::new(Meta { owner_references: references, ..Meta::default() })),
+                generation: ids::ulid(),
+                ..pb::Resource::default()
+            };
+            let resource_type = registry.resolve_type(&kind).unwrap();
+            child.references = records(&registry, resource_type, &child, None, Strictness::Lenient).unwrap();
+            backend.write_cas(child).await.unwrap();
+        }
+        backend.delete_cas(&owner, written.resource.version()).await.unwrap();
+        let deletion = DeletedOwner {
+            key: ResourceKey::from(&owner),
+            deletion: owner.uid.clone(),
+            region: String::new(),
+            at: None,
+            id: owner,
+        };
+        for _ in 0..2 {
+            service.deletions.delete_children(&deletion).await.unwrap();
+        }
+        for name in ["owned", "referring"] {
+            let read = async |kind| {
+                backend.read(Consistency::Consistent, &pb::Id { uid: String::new(), ..id(kind, name) }).await
+            };
+            let policy = read(types::policy()).await.unwrap();
+            assert_eq!(policy.meta.unwrap_or_default().owner_references, [], "{name}");
+            assert!(matches!(read(types::token()).await, Err(StoreError::NotFound)), "{name}: the token is gone");
+        }
+    }
 }

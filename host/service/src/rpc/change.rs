@@ -7,7 +7,7 @@ use mortise_resource::{
 };
 
 use crate::{
-    call::{Call, Caller, Method, Retry, request_id},
+    call::{Call, Caller, Method, Retry, request_id, with_outcome},
     service::ResourceService,
 };
 
@@ -32,6 +32,11 @@ impl ResourceService {
     /// deletion. `Aborted`: the version is not the stored one, or other requests keep changing the resource.
     /// `PermissionDenied`.
     pub async fn move_resource(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_move(&caller, request).await }).await
+    }
+
+    async fn recorded_move(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Move).await?;
         call.about(request.id.as_ref());
         let answer = self.moved(caller, request).await;
@@ -61,6 +66,11 @@ impl ResourceService {
     /// `InvalidArgument`: a type without an import, the external id, a refusal by the plugin or the hooks.
     /// `AlreadyExists`: the resource. `PermissionDenied`. The plugin's faults.
     pub async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_import(&caller, request).await }).await
+    }
+
+    async fn recorded_import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Import).await?;
         let (r#type, tenancy) = (request.r#type.clone(), request.tenancy.clone());
         call.about(Some(&pb::Id { r#type, tenancy, name: request.name.clone(), uid: String::new() }));

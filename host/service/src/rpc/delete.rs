@@ -9,6 +9,7 @@ use crate::{
     call::{
         Call, Caller, Failure, Method, Retry, request_id,
         store_fault::{cas_failure, store_fault},
+        with_outcome,
     },
     deletion::{PlannedAction, Purpose, RemovalError},
     references::ResourceKey,
@@ -53,6 +54,11 @@ impl ResourceService {
     /// # Errors
     /// Those of [`ResourceService::delete`].
     pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_deletion(&caller, request).await }).await
+    }
+
+    async fn recorded_deletion(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Delete).await?;
         call.about(request.id.as_ref());
         let deleted = self.deleted(caller, request).await;
@@ -132,6 +138,7 @@ impl ResourceService {
             let plan = self.deletions.plan(registry, root.clone(), Purpose::Delete).await;
             let plan = plan.map_err(|error| Failure::Final(error.into()))?;
             plans += 1;
+            caller.start_commit().await;
             match self.deletions.carry_out(registry, caller, plan).await {
                 // The resource is unchanged, its referrers are not: plan again.
                 Err(RemovalError::Store(StoreError::ReferrersChanged)) if plans < MAX_PLANS => {}
@@ -165,6 +172,7 @@ impl ResourceService {
         let deleted =
             |id, marked, after| Deleted { id, marked, warnings: Vec::new(), generations: [before.clone(), after] };
         if !meta::has_finalizers(&stored.metadata) {
+            caller.start_commit().await;
             return self.deletions.remove(&stored).await.map(|()| deleted(id, None, String::new())).map_err(failed);
         }
         if meta::is_marked(&stored.metadata) {

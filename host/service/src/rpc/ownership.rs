@@ -23,6 +23,7 @@ use crate::{
     call::{
         Call, Caller, Failure, Method, Retry, request_id,
         store_fault::{cas_failure, store_fault},
+        with_outcome,
     },
     deletion::ShownPlan,
     references::{Walk, renew_records},
@@ -90,6 +91,15 @@ impl ResourceService {
         caller: &Caller,
         request: SetBlockDeletionRequest,
     ) -> Result<SetBlockDeletionResponse, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_block(&caller, request).await }).await
+    }
+
+    async fn recorded_block(
+        &self,
+        caller: &Caller,
+        request: SetBlockDeletionRequest,
+    ) -> Result<SetBlockDeletionResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::SetBlockDeletion).await?;
         call.about(request.id.as_ref());
         let answer = self.block_deletion_changed(caller, request).await;
@@ -122,6 +132,7 @@ impl ResourceService {
             if !request.version.is_empty() && request.version != stored.version {
                 return Err(cas_failure());
             }
+            caller.start_commit().await;
             match self.set_block_deletion(stored, request.block_deletion).await {
                 Ok(resource) => return Ok(SetBlockDeletionResponse { resource: Some(resource) }),
                 Err(failure) => retry.after(failure).await?,

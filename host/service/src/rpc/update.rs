@@ -20,7 +20,7 @@ use mortise_resource::{
 
 use super::write::{WriteMode, Written};
 use crate::{
-    call::{Call, Caller, Failure, Method, Retry, store_fault::cas_failure},
+    call::{Call, Caller, Failure, Method, Retry, store_fault::cas_failure, with_outcome},
     core::ids::type_of,
     query::{project, refused, undecodable},
     registry::{Registry, ResourceType},
@@ -49,6 +49,11 @@ impl ResourceService {
     /// Those of Read and Write; `InvalidArgument`: a path, or a condition together with `allow_missing`; `NotFound`;
     /// `Aborted`: the condition does not hold, or the version is not the stored one.
     pub async fn update(&self, caller: &Caller, request: UpdateRequest) -> Result<UpdateResponse, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_update(&caller, request).await }).await
+    }
+
+    async fn recorded_update(&self, caller: &Caller, request: UpdateRequest) -> Result<UpdateResponse, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Update).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.updated(caller, request, &mut call).await;

@@ -12,6 +12,7 @@ use crate::{
     call::{
         Call, Caller, Failure, Method, Retry,
         store_fault::{cas_failure, store_fault},
+        with_outcome,
     },
     core::ids::{self, tenancy_of},
     deletion::{Purpose, RemovalError},
@@ -102,6 +103,11 @@ impl ResourceService {
     /// is not; `InvalidArgument` for the rules of owner, status and deletion; `ResourceExhausted` for a quota or a full
     /// disk.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_write(&caller, request).await }).await
+    }
+
+    async fn recorded_write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
         let answer = self.write_as(caller, &self.core.types(), request, WriteMode::new(Verb::Write)).await;
@@ -353,6 +359,7 @@ impl ResourceService {
             if write.validates_only {
                 return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
             }
+            caller.start_commit().await;
             Box::pin(self.deletions.remove_if_unreferenced(registry, &stored, &resource)).await.map_err(
                 |e| match e {
                     RemovalError::Store(e) => attempt_error(e, incoming),
@@ -410,6 +417,7 @@ impl ResourceService {
         let mut mutations = vec![Mutation::Put(Box::new(resource))];
         mutations.extend(references.work);
         let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
+        write.caller.start_commit().await;
         let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }

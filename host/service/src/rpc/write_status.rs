@@ -7,6 +7,7 @@ use crate::{
     call::{
         Call, Caller, Failure, Method, Retry,
         store_fault::{cas_failure, store_fault},
+        with_outcome,
     },
     core::ids::{self, type_of},
     references::renew_records,
@@ -24,6 +25,15 @@ impl ResourceService {
     /// `PermissionDenied`. `FailedPrecondition`: another region owns the resource. `Aborted`: the version is not the
     /// stored one.
     pub async fn write_status(
+        &self,
+        caller: &Caller,
+        request: pb::WriteStatusRequest,
+    ) -> Result<EncodedResource, Error> {
+        let service = self.clone();
+        with_outcome(caller, |caller| async move { service.recorded_status(&caller, request).await }).await
+    }
+
+    async fn recorded_status(
         &self,
         caller: &Caller,
         request: pb::WriteStatusRequest,
@@ -80,6 +90,7 @@ impl ResourceService {
             stored.status.insert(key.clone(), status.clone());
             server_meta::set_touched(&mut stored);
             renew_records(&self.core, &mut stored);
+            caller.start_commit().await;
             match self.core.backend.put_limited(stored).await {
                 Ok(resource) => return Ok(resource),
                 // Another incarnation came between read and commit; the next read finds it.

@@ -10,7 +10,7 @@ use mortise_acl::{Areas, GLOBAL_MANAGEMENT, GrantError, Identity, Policy};
 use mortise_resource::{
     Diagnostic, Error, IdRef, Scope, Severity,
     authorizer::{Effect, Verb, denial_text},
-    data, pb,
+    data, meta, pb,
     tenancy::{DEFAULT, WILDCARD},
     types::{self, Gvk},
 };
@@ -208,11 +208,54 @@ pub(crate) async fn check_grant(
     if !is_access(kind) || !is_bound(core, caller) {
         return Ok(());
     }
-    let found = match (prior, &resource.id) {
-        (None, Some(id)) => stored(core, &pb::Id { uid: String::new(), ..id.clone() }).await?,
-        _ => None,
+    let found = if prior.is_none() { same_name(core, resource).await? } else { None };
+    let prior = prior.or(found.as_ref());
+    check_change(core, caller, kind, prior, Some(resource))?;
+    // A marked policy goes with its last finalizer.
+    match prior.filter(|prior| meta::is_marked(&prior.metadata) || meta::is_marked(&resource.metadata)) {
+        Some(prior) => check_deletion(core, caller, kind, prior),
+        _ => Ok(()),
+    }
+}
+
+/// Reads the stored resource with the name of another one.
+async fn same_name(core: &Core, resource: &pb::Resource) -> Result<Option<pb::Resource>, Error> {
+    match &resource.id {
+        Some(id) => stored(core, &pb::Id { uid: String::new(), ..id.clone() }).await,
+        None => Ok(None),
+    }
+}
+
+/// Whether a resource stays when its owners go: a policy may deny something, and a cascade has no caller with permissions
+/// that could be compared with what the deletion opens. Policies of earlier releases may have owners.
+pub(crate) fn outlives_owners(id: &pb::Id) -> bool {
+    id.r#type.as_ref().is_some_and(|resource_type| types::policy().matches(resource_type))
+}
+
+/// Refuses an owner or owner reference of a policy, unless the stored policy has it.
+///
+/// # Errors
+/// `InvalidArgument`. Faults of the store.
+pub(crate) async fn check_unowned(
+    core: &Core,
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    prior: Option<&pb::Resource>,
+) -> Result<(), Error> {
+    let references = |resource: &pb::Resource| resource.meta.clone().unwrap_or_default().owner_references;
+    if kind.gvk != types::policy() || (resource.owner.is_none() && references(resource).is_empty()) {
+        return Ok(());
+    }
+    let found = if prior.is_none() { same_name(core, resource).await? } else { None };
+    let prior = prior.or(found.as_ref());
+    let known = prior.map(references).unwrap_or_default();
+    let path = match resource.owner.is_some() && prior.is_none_or(|prior| prior.owner.is_none()) {
+        true => "owner",
+        false if references(resource).iter().any(|owner| !known.contains(owner)) => "meta.owner_references",
+        false => return Ok(()),
     };
-    check_change(core, caller, kind, prior.or(found.as_ref()), Some(resource))
+    let fault = "a policy has no owner, since a cascade would open what its rules deny; leave it out";
+    Err(Error::invalid(format!("resource.{path}: {fault}")).with_violation(path, fault))
 }
 
 /// Checks that a caller may take away what a stored policy denies.

@@ -87,6 +87,7 @@ pub(crate) async fn admit(
         Err(_) if prior.is_some_and(|prior| prior.data == resource.data) => {}
         Err(fault) => return Err(fault),
     }
+    access_rules::check_unowned(core, kind, resource, prior).await?;
     hooks.authorize_write(verb, resource, "failed write acl").await?;
     // Stored resources without data can still be changed, to remove them.
     let has_data = resource.data.is_some() || prior.is_some_and(|prior| prior.data.is_none());

@@ -62,6 +62,11 @@ impl Deadline {
         Ok(Instant::now().checked_add(limit).map(|at| Self { at, given: given.clone() }))
     }
 
+    /// Returns the end of the time.
+    pub(super) fn instant(&self) -> Instant {
+        self.at
+    }
+
     /// Whether the time is up.
     pub(super) fn has_passed(&self) -> bool {
         Instant::now() >= self.at

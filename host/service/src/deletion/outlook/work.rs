@@ -23,6 +23,7 @@ use crate::{
     core::ids::tenancy_of,
     references::{ResourceKey, field_of, finalizer::REFERENCES_FINALIZER, is_elsewhere, owner_of, owner_record},
     rules::{
+        access_rules,
         builtin_types::{self, TENANCY_FINALIZER},
         region, tombstone,
     },
@@ -143,7 +144,8 @@ impl Outlook<'_> {
         let mut children = core.backend.scan_owned(&id).await?;
         while let Some(page) = children.next().await? {
             for child in page.iter().filter(|child| !region::is_foreign(core, child)) {
-                if !child.decode_id()?.is_some_and(|child| builtin_types::is_default(&child)) {
+                let stays = |id: &pb::Id| builtin_types::is_default(id) || access_rules::outlives_owners(id);
+                if !child.decode_id()?.as_ref().is_some_and(stays) {
                     work.push(Work::Delete { key: child.id().into(), because: cause.clone(), within: None });
                 }
             }
