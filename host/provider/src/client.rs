@@ -2,14 +2,15 @@
 
 mod details;
 mod grpc;
+mod retry;
 
 use std::{io, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
-        CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse, PlanResponse,
-        call_function_response::Outcome,
+        CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse,
+        PlanDeleteResponse, PlanResponse, call_function_response::Outcome,
     },
     pb,
 };
@@ -21,8 +22,8 @@ pub(crate) use grpc::resource;
 
 use crate::schema::{Snapshot, TypeDescription};
 
-/// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout;
-/// calls are not repeated here. Answers are whole in memory, lists included.
+/// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout.
+/// Calls in which a plugin's hook ran out of time are repeated: nothing was written then. Answers are whole in memory, lists included.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
     /// Every type of the server.
@@ -51,6 +52,9 @@ pub trait ResourceClient: Send + Sync {
 
     /// Deletes a resource; succeeds if it does not exist.
     async fn delete(&self, id: pb::Id) -> Result<(), Status>;
+
+    /// The effect of a deletion on other resources, without deleting.
+    async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status>;
 
     /// Lists resources of a type.
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status>;
