@@ -3,13 +3,14 @@
 use std::{path::Path, process::Command};
 
 use mortise_provider::value::Value;
+use mortise_test_guests::Everything;
 
 use crate::{
     provider::{
         rules::{EVERYTHING, REQUIRED, everything, id_of, terraform},
         terraform_core::state_json,
     },
-    support::{Setup, eventually, gvk, skipped, tenancy},
+    support::{Setup, any, decoded, eventually, gvk, skipped, tenancy},
 };
 
 /// Whether a core is installed; prints SKIPPED if not.
@@ -155,4 +156,43 @@ async fn a_real_core_finds_a_type_upgraded_between_its_runs() {
     write("    text = \"upgraded words\"\n    number = 1\n");
     let (planned, said) = run(&["plan", "-detailed-exitcode"]);
     assert!(planned, "what was upgraded is what is wanted: {said}");
+}
+
+/// An update with a value that is not known yet, `ignore_changes`, and a fault at a key of a map with numbers as keys.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_core_replaces_nothing_for_an_unknown_value_and_applies_ignored_changes() {
+    if !is_there() {
+        return;
+    }
+    let server = Setup::new().guest("every-field").start().await;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
+    let write = |input: &str, lines: &str| {
+        let text = format!(
+            "{REQUIRED}resource \"terraform_data\" \"in\" {{\n  input = \"{input}\"\n}}\nresource \"{EVERYTHING}\" \"x\" \
+             {{\n  name = \"x\"\n  data {{\n    text = terraform_data.in.output\n{lines}  }}\n  lifecycle {{\n    \
+             ignore_changes = [data.small, data.labels]\n  }}\n}}\n"
+        );
+        std::fs::write(dir.path().join("main.tf"), text).unwrap();
+    };
+    let run = |arguments: &[&str]| terraform(dir.path(), &server, arguments);
+    write("one", "    small = 1\n    double = 5e-324\n");
+    let (applied, said) = run(&["apply", "-auto-approve"]);
+    assert!(applied, "{said}");
+    let mut stored = server.read(&id_of("x")).await.unwrap();
+    let data = Everything { small: 5, labels: [("by".to_owned(), "others".to_owned())].into(), ..decoded(&stored) };
+    stored.data = Some(any("mortise.test.v1.Everything", &data));
+    server.write(stored).await.unwrap();
+    write("two", "    small = 2\n    double = 5e-324\n");
+    let (planned, said) = run(&["plan"]);
+    assert!(planned && said.contains("2 to change, 0 to destroy") && !said.contains("forces replacement"), "{said}");
+    let (applied, said) = run(&["apply", "-auto-approve"]);
+    assert!(applied && said.contains("0 added, 2 changed, 0 destroyed"), "{said}");
+    let found: Everything = decoded(&server.read(&id_of("x")).await.unwrap());
+    assert_eq!((found.text.as_str(), found.small, found.labels.len()), ("two", 5, 1));
+    let (planned, said) = run(&["plan", "-detailed-exitcode"]);
+    assert!(planned, "settled: {said}");
+    write("two", "    by_bool = { 1 = 5 }\n");
+    let (planned, said) = run(&["plan"]);
+    assert!(!planned && said.contains("data.by_bool[\"1\"]") && !said.contains("panic"), "{said}");
 }

@@ -2,6 +2,7 @@
 
 mod details;
 mod grpc;
+mod retry;
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -21,8 +22,8 @@ pub(crate) use grpc::resource;
 
 use crate::schema::{Snapshot, TypeDescription};
 
-/// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout;
-/// calls are not repeated here. Answers are whole in memory, lists included.
+/// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout.
+/// Calls in which a plugin's hook ran out of time are repeated: nothing was written then. Answers are whole in memory, lists included.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
     /// Every type of the server.
@@ -52,7 +53,7 @@ pub trait ResourceClient: Send + Sync {
     /// Deletes a resource; succeeds if it does not exist.
     async fn delete(&self, id: pb::Id) -> Result<(), Status>;
 
-    /// Returns all effects of a deletion.
+    /// The effect of a deletion on other resources, without deleting.
     async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status>;
 
     /// Lists resources of a type.

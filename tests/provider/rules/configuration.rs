@@ -52,7 +52,7 @@ async fn bad_configurations_are_refused_at_their_places() {
     // The plugin's own rules, and its warnings.
     let held = core.config(EVERYTHING, "bad", &[("labels", Value::object([("hold", text(""))]))]);
     let faults = core.plan(EVERYTHING, None, &held).await.unwrap_err();
-    assert_eq!((path_of(&faults[0]).as_str(), faults[0].summary.as_str()), ("data.labels[\"hold\"]", "it is on hold"));
+    assert_eq!(summaries(&faults), "data.labels|it is on hold|at data.labels[\"hold\"]\n");
     let many = core.config(EVERYTHING, "many", &[("positive", number("2000"))]);
     let warnings = core.plan(EVERYTHING, None, &many).await.unwrap().warnings;
     assert!(warnings.len() == 1 && warnings[0].severity() == Severity::Warning, "{warnings:?}");
@@ -102,8 +102,11 @@ async fn imports_data_sources_states_of_old_and_the_other_calls() {
     assert_eq!((found.len(), found[0].get("id")), (1, &text("default/default/one")));
     let none = [("type", text("fields.v1.Everything")), ("metadata", Value::object([("x", text("y"))]))];
     assert_eq!(core.data("mortise_resources", &none).await.unwrap().get("resources"), &list(&[]));
-    let wrong = core.data("mortise_resources", &[("type", text("no.Such"))]).await.unwrap_err();
+    // Both are found without a server's answer.
+    let wrong = core.validate_data("mortise_resources", &[("type", text("no.Such"))]).await.unwrap_err();
     assert_eq!(path_of(&wrong[0]), "type");
+    let wrong = core.validate_data(EVERYTHING, &[("name", text("Bad_Name"))]).await.unwrap_err();
+    assert_eq!(path_of(&wrong[0]), "name");
 
     let metadata = core.client.get_metadata(pb::get_metadata::Request {}).await.unwrap().into_inner();
     assert!(metadata.resources.iter().any(|one| one.type_name == EVERYTHING) && metadata.diagnostics.is_empty());
@@ -137,6 +140,13 @@ async fn connections_have_their_own_configuration_and_faults_of_the_server_lose_
     assert!(summaries(&faults).contains("names another one"), "{faults:?}");
     let both = [("token", "a"), ("token_file", "b")];
     assert!(summaries(&other.configure(&both).await.unwrap_err()).contains("only one of token and token_file"));
+    for address in ["unix:relative", "unix://relative", "ftp://here:1", "here:port", "two words"] {
+        let faults = other.configure(&[("address", address)]).await.unwrap_err();
+        assert!(
+            summaries(&faults).starts_with("address|") && summaries(&faults).contains("is not an address"),
+            "{address}"
+        );
+    }
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(socket(&server)).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     assert!(server.stop().await.success(), "connections that are open hold up no end");

@@ -1,8 +1,17 @@
 //! The provider for Terraform, driven by a core that checks core's rules, and by a real one where it is installed.
 
+mod changed_by_others;
 mod configuration;
+mod deletion;
+mod identity;
+mod ignored_changes;
 mod process;
 mod resources;
+mod secrets;
+mod set_by_server;
+mod taken_names;
+mod unknown_values;
+mod waiting;
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +30,13 @@ fn text(text: &str) -> Value {
 
 fn number(text: &str) -> Value {
     Value::Number(text.parse().unwrap())
+}
+
+/// The configuration with another value at an attribute.
+fn with(mut config: Value, name: &str, value: Value) -> Value {
+    let Value::Map(parts) = &mut config else { panic!("{config:?}") };
+    assert!(parts.insert(name.into(), value).is_some(), "{name}");
+    config
 }
 
 fn list(items: &[Value]) -> Value {

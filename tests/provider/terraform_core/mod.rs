@@ -57,6 +57,7 @@ fn or_faults<T>(value: T, diagnostics: Vec<Diagnostic>) -> Result<(T, Vec<Diagno
         diagnostics.iter().all(|one| one.severity() != Severity::Invalid && !one.summary.is_empty()),
         "{diagnostics:?}"
     );
+    assert!(diagnostics.iter().all(|one| !path_of(one).contains('"')), "a key of a map ends core: {diagnostics:?}");
     match diagnostics.iter().any(|one| one.severity() == Severity::Error) {
         true => Err(diagnostics),
         false => Ok((value, diagnostics)),
@@ -126,6 +127,10 @@ impl Core {
         check::type_of(self.schemas[kind].block.as_ref().unwrap())
     }
 
+    pub fn data_source_type(&self, kind: &str) -> Type {
+        check::type_of(self.data_sources[kind].block.as_ref().unwrap())
+    }
+
     pub fn decode(&self, kind: &str, value: Option<&DynamicValue>) -> Value {
         let value = value.expect("a value");
         msgpack::decode(&value.msgpack, &self.type_of(kind)).unwrap()
@@ -179,7 +184,7 @@ impl Core {
             proposed_new_state: encode(&proposed(&block, &before, config)),
             config: encode(config),
             prior_private: prior.map(|prior| prior.private.clone()).unwrap_or_default(),
-            provider_meta: None,
+            ..Default::default()
         };
         let answer = self.client.plan_resource_change(request).await.unwrap().into_inner();
         let (answer, warnings) = or_faults(answer.clone(), answer.diagnostics)?;
@@ -208,7 +213,7 @@ impl Core {
             planned_state: encode(&planned.state),
             config: encode(config),
             planned_private: planned.private.clone(),
-            provider_meta: None,
+            ..Default::default()
         };
         let answer = self.client.apply_resource_change(request).await.unwrap().into_inner();
         assert!(!answer.legacy_type_system);
@@ -239,6 +244,11 @@ impl Core {
 
     /// Updates a state as each command does first: an upgrade, and a read. `None` for a deleted resource.
     pub async fn refresh(&mut self, of: &Instance) -> Result<Option<Instance>, Faults> {
+        self.refresh_with_warnings(of).await.map(|(found, _)| found)
+    }
+
+    /// Updates a state; returns the warnings, too.
+    pub async fn refresh_with_warnings(&mut self, of: &Instance) -> Result<(Option<Instance>, Faults), Faults> {
         let raw = RawState { json: state_json(&of.state), ..RawState::default() };
         let version = self.schemas[&of.kind].version;
         let upgraded = self.upgrade(&of.kind, version, raw).await?;
@@ -247,14 +257,15 @@ impl Core {
             type_name: of.kind.clone(),
             current_state: encode(&upgraded),
             private: of.private.clone(),
-            provider_meta: None,
+            ..Default::default()
         };
         let answer = self.client.read_resource(request).await.unwrap().into_inner();
-        let (answer, _) = or_faults(answer.clone(), answer.diagnostics)?;
+        let (answer, warnings) = or_faults(answer.clone(), answer.diagnostics)?;
         let state = self.decode(&of.kind, answer.new_state.as_ref());
         assert!(state.is_wholly_known());
         assert_eq!(answer.private, of.private, "what is not returned is lost");
-        Ok((!state.is_null()).then(|| Instance { kind: of.kind.clone(), state, private: answer.private }))
+        let found = (!state.is_null()).then(|| Instance { kind: of.kind.clone(), state, private: answer.private });
+        Ok((found, warnings))
     }
 
     pub async fn upgrade(&mut self, kind: &str, version: i64, raw: RawState) -> Result<Value, Faults> {
@@ -268,7 +279,8 @@ impl Core {
 
     /// Imports by an id, and reads.
     pub async fn import(&mut self, kind: &str, id: &str) -> Result<Instance, Faults> {
-        let request = pb::import_resource_state::Request { type_name: kind.into(), id: id.into() };
+        let request =
+            pb::import_resource_state::Request { type_name: kind.into(), id: id.into(), ..Default::default() };
         let answer = self.client.import_resource_state(request).await.unwrap().into_inner();
         let (answer, _) = or_faults(answer.clone(), answer.diagnostics)?;
         let [imported] = answer.imported_resources.as_slice() else { panic!("{answer:?}") };
@@ -286,7 +298,7 @@ impl Core {
             proposed_new_state: encode(&Value::Null),
             config: encode(&Value::Null),
             prior_private: of.private.clone(),
-            provider_meta: None,
+            ..Default::default()
         };
         let answer = self.client.plan_resource_change(request).await.unwrap().into_inner();
         let (answer, warnings) = or_faults(answer.clone(), answer.diagnostics)?;
@@ -304,7 +316,7 @@ impl Core {
             planned_state: encode(&Value::Null),
             config: encode(&Value::Null),
             planned_private,
-            provider_meta: None,
+            ..Default::default()
         };
         let answer = self.client.apply_resource_change(request).await.unwrap().into_inner();
         let state = self.decode(&of.kind, answer.new_state.as_ref());
@@ -317,18 +329,27 @@ impl Core {
         }
     }
 
-    /// Reads a data source.
-    pub async fn data(&mut self, kind: &str, config: &[(&str, Value)]) -> Result<Value, Faults> {
-        let of = check::type_of(self.data_sources[kind].block.as_ref().unwrap());
-        let Type::Object(names) = &of else { panic!("no object") };
+    fn data_config(&self, kind: &str, config: &[(&str, Value)]) -> Option<DynamicValue> {
+        let Type::Object(names) = self.data_source_type(kind) else { panic!("no object") };
         let value = |name: &String| {
             let given = config.iter().find(|(known, _)| known == name);
             (name.clone(), given.map_or(Value::Null, |(_, value)| value.clone()))
         };
-        let config = encode(&Value::Map(names.keys().map(value).collect()));
-        let request = pb::validate_data_resource_config::Request { type_name: kind.into(), config: config.clone() };
+        encode(&Value::Map(names.keys().map(value).collect()))
+    }
+
+    /// Checks the configuration of a data source.
+    pub async fn validate_data(&mut self, kind: &str, config: &[(&str, Value)]) -> Result<(), Faults> {
+        let config = self.data_config(kind, config);
+        let request = pb::validate_data_resource_config::Request { type_name: kind.into(), config };
         let answer = self.client.validate_data_resource_config(request).await.unwrap().into_inner();
-        or_faults((), answer.diagnostics)?;
+        or_faults((), answer.diagnostics).map(drop)
+    }
+
+    /// Reads a data source.
+    pub async fn data(&mut self, kind: &str, config: &[(&str, Value)]) -> Result<Value, Faults> {
+        self.validate_data(kind, config).await?;
+        let (of, config) = (self.data_source_type(kind), self.data_config(kind, config));
         let request = pb::read_data_source::Request { type_name: kind.into(), config, provider_meta: None };
         let answer = self.client.read_data_source(request).await.unwrap().into_inner();
         let (answer, _) = or_faults(answer.clone(), answer.diagnostics)?;

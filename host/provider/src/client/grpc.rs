@@ -20,7 +20,7 @@ use tonic::{
     transport::Channel,
 };
 
-use super::ResourceClient;
+use super::{ResourceClient, retry::while_hooks_are_late};
 use crate::schema::TypeDescription;
 
 /// Largest answer in bytes: a list comes as one message.
@@ -73,6 +73,10 @@ impl GrpcClient {
         FunctionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
+    fn ownership(&self) -> OwnershipServiceClient<Channel> {
+        OwnershipServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
     fn type_service(&self) -> TypeServiceClient<Channel> {
         TypeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
@@ -104,18 +108,28 @@ impl ResourceClient for GrpcClient {
     }
 
     async fn plan(&self, resource: pb::Resource, create: bool) -> Result<PlanResponse, Status> {
-        let request = self.request(PlanRequest { resource: Some(resource), create });
-        self.answer(async { self.changes().plan(request).await }).await
+        let request = PlanRequest { resource: Some(resource), create };
+        while_hooks_are_late(|| {
+            let (mut service, request) = (self.changes(), self.request(request.clone()));
+            self.answer(async move { service.plan(request).await })
+        })
+        .await
     }
 
     async fn move_resource(&self, request: MoveRequest) -> Result<MoveResponse, Status> {
-        let request = self.request(request);
-        self.answer(async { self.changes().r#move(request).await }).await
+        while_hooks_are_late(|| {
+            let (mut service, request) = (self.changes(), self.request(request.clone()));
+            self.answer(async move { service.r#move(request).await })
+        })
+        .await
     }
 
     async fn import(&self, request: ImportRequest) -> Result<ImportResponse, Status> {
-        let request = self.request(request);
-        self.answer(async { self.changes().import(request).await }).await
+        while_hooks_are_late(|| {
+            let (mut service, request) = (self.changes(), self.request(request.clone()));
+            self.answer(async move { service.import(request).await })
+        })
+        .await
     }
 
     async fn functions(&self) -> Result<Vec<FunctionInfo>, Status> {
@@ -139,8 +153,12 @@ impl ResourceClient for GrpcClient {
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Status> {
-        let request = self.request(pb::WriteRequest { resource: Some(resource) });
-        self::resource(self.answer(async { self.resources().write(request).await }).await?.resource)
+        let request = pb::WriteRequest { resource: Some(resource) };
+        let write = || {
+            let (mut service, request) = (self.resources(), self.request(request.clone()));
+            self.answer(async move { service.write(request).await })
+        };
+        self::resource(while_hooks_are_late(write).await?.resource)
     }
 
     async fn delete(&self, id: pb::Id) -> Result<(), Status> {
@@ -153,8 +171,8 @@ impl ResourceClient for GrpcClient {
     }
 
     async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status> {
-        let mut ownership = OwnershipServiceClient::new(self.channel.clone());
-        self.answer(ownership.plan_delete(self.request(PlanDeleteRequest { id: Some(id) }))).await
+        let request = self.request(PlanDeleteRequest { id: Some(id) });
+        self.answer(async { self.ownership().plan_delete(request).await }).await
     }
 
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status> {

@@ -40,8 +40,8 @@ impl Divergences {
 }
 
 /// Combines the configured value at `root` with the value that the server would make of it. Without the server's value
-/// (a part of the configuration is not known yet), parts that the server might fill in are unknown; `computed` says
-/// whether it might fill in the whole.
+/// (a part of the configuration is not known yet), parts that the server might fill in are unknown; an unknown part of
+/// the server's value is one without it. `computed` says whether the server might fill in the whole.
 #[must_use]
 pub fn conform(
     shape: &Shape,
@@ -70,13 +70,19 @@ impl Conformer<'_> {
 
     fn object(&mut self, object: &Object, config: &Value, mutated: Option<&Value>) -> Value {
         let Value::Map(config) = config else { return config.clone() };
+        let choice = |attribute: &Attribute| attribute.field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
+        let is_set = |attribute: &&Attribute| config.get(&attribute.name).is_some_and(|value| !value.is_null());
+        let chosen: Vec<_> = object.attributes.iter().filter(is_set).filter_map(choice).collect();
         let attribute = |attribute: &Attribute, conformer: &mut Self| {
             let config = config.get(&attribute.name).unwrap_or(&Value::Null);
             let mutated = mutated.map(|value| match value {
                 Value::Map(fields) => fields.get(&attribute.name).unwrap_or(&Value::Null),
                 _ => &Value::Null,
             });
-            conformer.attribute(&attribute.shape, attribute.presence, attribute.flags.computed, config, mutated)
+            // A plugin fills in a member of a oneof where the user sets none.
+            let computed = attribute.flags.computed
+                && (mutated.is_some() || choice(attribute).is_none_or(|oneof| !chosen.contains(&oneof)));
+            conformer.attribute(&attribute.shape, attribute.presence, computed, config, mutated)
         };
         let attributes = object.attributes.iter().map(|field| {
             let value = self.within(Step::Attribute(field.name.clone()), |conformer| attribute(field, conformer));
@@ -93,6 +99,7 @@ impl Conformer<'_> {
         config: &Value,
         mutated: Option<&Value>,
     ) -> Value {
+        let mutated = mutated.filter(|mutated| !matches!(mutated, Value::Unknown(_)));
         match (config, mutated) {
             (Value::Null, Some(mutated)) if computed => mutated.clone(),
             (Value::Null, None) if computed => Value::unknown(),
@@ -102,6 +109,7 @@ impl Conformer<'_> {
 
     /// Combines a configured value with the server's, in the configuration's spelling.
     fn configured(&mut self, shape: &Shape, presence: Presence, config: &Value, mutated: Option<&Value>) -> Value {
+        let mutated = mutated.filter(|mutated| !matches!(mutated, Value::Unknown(_)));
         match (shape, config, mutated) {
             (_, Value::Null | Value::Unknown(_), _) => config.clone(),
             (Shape::Object(object), Value::Map(_), None | Some(Value::Map(_))) => self.object(object, config, mutated),
@@ -241,8 +249,15 @@ mod tests {
         assert!(divergences.is_empty());
         assert_eq!(planned["in"], inner(Value::unknown(), Value::unknown()));
         assert_eq!((&planned["kind"], &planned["tags"]), (&Value::unknown(), &Value::unknown()));
-        // The server does not set members of a oneof.
-        assert_eq!((&planned["one"], &planned["two"]), (&Value::Null, &Value::Null));
+        // The server may set a member of a oneof, unless the user does.
+        assert_eq!((&planned["one"], &planned["two"]), (&Value::unknown(), &Value::unknown()));
+        let (planned, _) = conform(&object, &of(&[("one", Value::unknown())]), None);
+        assert_eq!((planned.get("one"), planned.get("two")), (&Value::unknown(), &Value::Null));
+        let filled = of(&[("two", text("by the plugin"))]);
+        let (planned, divergences) = conform(&object, &of(&[]), Some(&filled));
+        assert_eq!((planned.get("two"), divergences.is_empty()), (&text("by the plugin"), true));
+        let other = object.attributes.iter().find(|attribute| attribute.name == "two").unwrap();
+        assert!(other.flags.computed && other.flags.optional);
     }
 
     prop_compose! {

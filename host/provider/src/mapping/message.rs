@@ -1,13 +1,21 @@
 //! Values as messages and back, by way of proto3's JSON: all data here is read and printed by that mapping.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+};
 
 use mortise_resource::{FieldPath, PathStep};
 use mortise_text::{Limits, data_from_json, data_to_json};
+use prost::Message as _;
+use prost_reflect::{DynamicMessage, FieldDescriptor, MapKey, ReflectMessage as _, Value as Stored};
 use prost_types::Any;
 use serde_json::value::RawValue;
 
-use super::shape::{Attribute, Leaf, Object, Shape, attribute_name};
+use super::{
+    name::attribute_name,
+    shape::{Attribute, Leaf, Object, Shape},
+};
 use crate::value::{Number, Step, Value, ValueError};
 
 /// Makes data of a wholly known value. Each fault has its path, which begins below the data itself.
@@ -72,7 +80,9 @@ fn object(message: &Object, value: &Value, to: &mut Writer<'_>) {
     to.json.push('{');
     let mut first = true;
     let mut chosen: BTreeMap<String, &Attribute> = BTreeMap::new();
-    for filled in message.attributes.iter().filter(|filled| !value.get(&filled.name).is_null()) {
+    // What the server alone sets is not sent.
+    let is_sent = |field: &&Attribute| field.flags.required || field.flags.optional;
+    for filled in message.attributes.iter().filter(is_sent).filter(|filled| !value.get(&filled.name).is_null()) {
         if !std::mem::take(&mut first) {
             to.json.push(',');
         }
@@ -104,8 +114,16 @@ fn value(shape: &Shape, value: &Value, to: &mut Writer<'_>) {
         }
         // A field mask is a single string in JSON.
         (Shape::Paths, Value::List(items)) => {
-            let paths: Vec<_> = items.iter().filter_map(Value::as_str).map(json_name).collect();
-            to.text(&paths.join(","));
+            let mut names = Vec::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                let path = item.as_str().unwrap_or_default();
+                let name = json_name(path);
+                if path.is_empty() || path.contains(',') || field_name(&name) != path {
+                    to.within(Step::Index(index), |to| to.fault("it is not a path of fields such as spec.some_field"));
+                }
+                names.push(name);
+            }
+            to.text(&names.join(","));
         }
         (Shape::List(element) | Shape::Set(element), Value::List(items)) => {
             to.json.push('[');
@@ -171,73 +189,186 @@ fn field_name(path: &str) -> String {
     name
 }
 
-/// Makes a value of data. A part that a message cannot tell from an absent one is null.
-///
-/// # Errors
-/// The data is not a message of the type, or has a part that no value can hold, such as NaN.
-pub fn from_data(message: &Object, data: Option<&Any>) -> Result<Value, ValueError> {
+/// Makes a value of stored data. A part that a message cannot tell from an absent one is null. A part without a form in
+/// configurations, such as NaN or a timestamp of the year 20,000, is null, too; the second result has its path.
+#[must_use]
+pub fn from_data(object: &Object, data: Option<&Any>) -> (Value, Vec<ValueError>) {
     let nothing = Any::default();
-    let json = data_to_json(data.unwrap_or(&nothing), &message.message).ok_or_else(|| {
-        ValueError::new("the server's data has fields that its type does not declare, or values without a form in JSON")
-    })?;
-    read_object(message, &parse(&json)?)
-}
-
-fn parse<'j, T: serde::Deserialize<'j>>(json: &'j str) -> Result<T, ValueError> {
-    serde_json::from_str(json).map_err(|e| ValueError::new(format!("it is of another type: {e}")))
-}
-
-fn read_object(object: &Object, fields: &BTreeMap<String, &RawValue>) -> Result<Value, ValueError> {
-    let attribute = |attribute: &Attribute| {
-        let value = match fields.get(attribute.field.json_name()) {
-            Some(json) => {
-                read(&attribute.shape, json.get()).map_err(|e| e.within(Step::Attribute(attribute.name.clone())))?
+    let data = data.unwrap_or(&nothing);
+    let mut reader = DataReader { path: Vec::new(), faults: Vec::new() };
+    let value = match data_to_json(data, &object.message) {
+        Some(json) => reader.object(object, &json),
+        None => match DynamicMessage::decode(object.message.clone(), data.value.as_slice()) {
+            Ok(message) => reader.fields(object, &message),
+            Err(_) => {
+                reader.fault("the data is not a message of its type");
+                Value::Map(object.attributes.iter().map(|field| (field.name.clone(), Value::Null)).collect())
             }
-            None => Value::Null,
-        };
-        Ok((attribute.name.clone(), value))
+        },
     };
-    object.attributes.iter().map(attribute).collect::<Result<_, _>>().map(Value::Map)
+    (value, reader.faults)
 }
 
-fn read(shape: &Shape, json: &str) -> Result<Value, ValueError> {
-    match shape {
-        Shape::Object(object) => read_object(object, &parse(json)?),
-        Shape::Map(element) => {
-            let entries: BTreeMap<String, &RawValue> = parse(json)?;
-            let entry = |(key, json): (String, &RawValue)| {
-                let value = read(element, json.get()).map_err(|e| e.within(Step::Key(key.clone())))?;
-                Ok((key, value))
+/// Fault of a stored value that no configuration can have.
+const NO_FORM: &str = "the stored value has no form in a configuration, and is shown as null";
+
+struct DataReader {
+    path: Vec<Step>,
+    faults: Vec<ValueError>,
+}
+
+impl DataReader {
+    fn within(&mut self, step: Step, inner: impl FnOnce(&mut Self) -> Value) -> Value {
+        self.path.push(step);
+        let value = inner(self);
+        self.path.pop();
+        value
+    }
+
+    /// Records a fault at the current path.
+    fn fault(&mut self, what: &str) -> Value {
+        self.faults.push(ValueError { path: self.path.clone(), what: what.to_owned() });
+        Value::Null
+    }
+
+    fn parse<'j, T: serde::Deserialize<'j>>(
+        &mut self,
+        json: &'j str,
+        read: impl FnOnce(&mut Self, T) -> Value,
+    ) -> Value {
+        match serde_json::from_str(json) {
+            Ok(parsed) => read(self, parsed),
+            Err(_) => self.fault(NO_FORM),
+        }
+    }
+
+    fn object(&mut self, object: &Object, json: &str) -> Value {
+        self.parse(json, |reader, fields: BTreeMap<String, &RawValue>| {
+            let attribute = |attribute: &Attribute| {
+                let value = match fields.get(attribute.field.json_name()) {
+                    Some(json) => reader.within(Step::Attribute(attribute.name.clone()), |reader| {
+                        reader.value(&attribute.shape, json.get())
+                    }),
+                    None => Value::Null,
+                };
+                (attribute.name.clone(), value)
             };
-            entries.into_iter().map(entry).collect::<Result<_, _>>().map(Value::Map)
+            Value::Map(object.attributes.iter().map(attribute).collect())
+        })
+    }
+
+    fn value(&mut self, shape: &Shape, json: &str) -> Value {
+        match shape {
+            Shape::Object(object) => self.object(object, json),
+            Shape::Map(element) => self.parse(json, |reader, entries: BTreeMap<String, &RawValue>| {
+                let entry = |(key, json): (String, &RawValue)| {
+                    let value = reader.within(Step::Key(key.clone()), |reader| reader.value(element, json.get()));
+                    (key, value)
+                };
+                Value::Map(entries.into_iter().map(entry).collect())
+            }),
+            Shape::Paths => self.parse(json, |_, paths: String| {
+                let paths = paths.split(',').filter(|path| !path.is_empty());
+                Value::List(paths.map(|path| Value::String(field_name(path))).collect())
+            }),
+            Shape::List(element) | Shape::Set(element) => self.parse(json, |reader, items: Vec<&RawValue>| {
+                let item = |(index, json): (usize, &RawValue)| {
+                    reader.within(Step::Index(index), |reader| reader.value(element, json.get()))
+                };
+                Value::List(items.into_iter().enumerate().map(item).collect())
+            }),
+            Shape::Leaf(leaf) => self.leaf(leaf, json),
         }
-        Shape::Paths => {
-            let paths: String = parse(json)?;
-            let paths = paths.split(',').filter(|path| !path.is_empty());
-            Ok(Value::List(paths.map(|path| Value::String(field_name(path))).collect()))
+    }
+
+    fn leaf(&mut self, leaf: &Leaf, json: &str) -> Value {
+        match leaf {
+            Leaf::Bool => self.parse(json, |_, value| Value::Bool(value)),
+            // JSON has numbers of 64 bits as strings, and the names of NaN and infinities.
+            Leaf::Integer | Leaf::Float | Leaf::Double => match json.trim_matches('"').parse::<Number>() {
+                Ok(number) => Value::Number(number),
+                Err(_) => self.fault(NO_FORM),
+            },
+            Leaf::Enum(_) if !json.starts_with('"') => Value::String(json.to_owned()),
+            Leaf::Json => Value::String(json.to_owned()),
+            Leaf::String | Leaf::Bytes | Leaf::Timestamp | Leaf::Duration | Leaf::Enum(_) => {
+                self.parse(json, |_, text| Value::String(text))
+            }
         }
-        Shape::List(element) | Shape::Set(element) => {
-            let items: Vec<&RawValue> = parse(json)?;
-            let item =
-                |(index, json): (usize, &RawValue)| read(element, json.get()).map_err(|e| e.within(Step::Index(index)));
-            items.into_iter().enumerate().map(item).collect::<Result<_, _>>().map(Value::List)
+    }
+
+    /// Reads a message that has no form in JSON as a whole, field by field.
+    fn fields(&mut self, object: &Object, message: &DynamicMessage) -> Value {
+        let attribute = |attribute: &Attribute| {
+            let field = &attribute.field;
+            let value = match message.has_field(field) {
+                true => self.within(Step::Attribute(attribute.name.clone()), |reader| {
+                    reader.stored(&attribute.shape, field, &message.get_field(field))
+                }),
+                false => Value::Null,
+            };
+            (attribute.name.clone(), value)
+        };
+        Value::Map(object.attributes.iter().map(attribute).collect())
+    }
+
+    /// Reads a value of a field by its form in JSON; `None` if it has none.
+    fn stored_alone(&mut self, shape: &Shape, field: &FieldDescriptor, value: Stored) -> Option<Value> {
+        let mut alone = DynamicMessage::new(field.parent_message().clone());
+        alone.set_field(field, value);
+        let data = Any { type_url: String::new(), value: alone.encode_to_vec() };
+        let json = data_to_json(&data, &alone.descriptor())?;
+        Some(self.parse(&json, |reader, fields: BTreeMap<String, &RawValue>| {
+            fields.get(field.json_name()).map_or(Value::Null, |json| reader.value(shape, json.get()))
+        }))
+    }
+
+    /// Reads a value of a field: by its form in JSON, or else by its parts.
+    fn stored(&mut self, shape: &Shape, field: &FieldDescriptor, value: &Stored) -> Value {
+        if let Some(read) = self.stored_alone(shape, field, value.clone()) {
+            return read;
         }
-        Shape::Leaf(leaf) => read_leaf(leaf, json),
+        match (shape, value) {
+            (Shape::Object(object), Stored::Message(message)) => self.fields(object, message),
+            (Shape::List(element) | Shape::Set(element), Stored::List(items)) => {
+                let item = |(index, item): (usize, &Stored)| {
+                    self.within(Step::Index(index), |reader| match (&**element, item) {
+                        (Shape::Object(object), Stored::Message(message)) => reader.fields(object, message),
+                        _ => match reader.stored_alone(shape, field, Stored::List(vec![item.clone()])) {
+                            Some(Value::List(one)) => one.into_iter().next().unwrap_or(Value::Null),
+                            _ => reader.fault(NO_FORM),
+                        },
+                    })
+                };
+                Value::List(items.iter().enumerate().map(item).collect())
+            }
+            (Shape::Map(element), Stored::Map(entries)) => {
+                let entry = |(key, item): (&MapKey, &Stored)| {
+                    let name = key_text(key);
+                    let value = self.within(Step::Key(name.clone()), |reader| match (&**element, item) {
+                        (Shape::Object(object), Stored::Message(message)) => reader.fields(object, message),
+                        _ => {
+                            let one = Stored::Map(HashMap::from([(key.clone(), item.clone())]));
+                            let read = reader.stored_alone(shape, field, one);
+                            read.map_or_else(|| reader.fault(NO_FORM), |read| read.get(&name).clone())
+                        }
+                    });
+                    (name, value)
+                };
+                Value::Map(entries.iter().map(entry).collect())
+            }
+            _ => self.fault(NO_FORM),
+        }
     }
 }
 
-fn read_leaf(leaf: &Leaf, json: &str) -> Result<Value, ValueError> {
-    match leaf {
-        Leaf::Bool => parse(json).map(Value::Bool),
-        // JSON has numbers of 64 bits as strings.
-        Leaf::Integer | Leaf::Float | Leaf::Double => {
-            let text = json.trim_matches('"');
-            let number =
-                text.parse::<Number>().map_err(|_| ValueError::new(format!("{text} cannot be a number here")))?;
-            Ok(Value::Number(number))
-        }
-        Leaf::Enum(_) if !json.starts_with('"') => Ok(Value::String(json.to_owned())),
-        Leaf::Json => Ok(Value::String(json.to_owned())),
-        Leaf::String | Leaf::Bytes | Leaf::Timestamp | Leaf::Duration | Leaf::Enum(_) => parse(json).map(Value::String),
+fn key_text(key: &MapKey) -> String {
+    match key {
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+        MapKey::String(key) => key.clone(),
     }
 }

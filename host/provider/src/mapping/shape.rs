@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax};
 
-use super::options::FieldOptions;
+use super::{name::attribute_name, options::FieldOptions, secrets::SecretFinder};
 use crate::value::{Step, Type};
 
 /// Most levels of messages that are shown as objects.
@@ -143,7 +143,13 @@ impl Object {
         message: &MessageDescriptor,
         options: &dyn Fn(&FieldDescriptor) -> FieldOptions,
     ) -> Result<Self, ShapeError> {
-        let mut reader = ShapeReader { root: message, options, within: Vec::new(), attributes: 0 };
+        let mut reader = ShapeReader {
+            root: message,
+            options,
+            secrets: SecretFinder::new(options),
+            within: Vec::new(),
+            attributes: 0,
+        };
         reader.object(message)
     }
 
@@ -185,6 +191,11 @@ impl Object {
         }
     }
 
+    /// Whether core hides an attribute of it, at any depth.
+    pub(crate) fn has_secrets(&self) -> bool {
+        self.attributes.iter().any(|attribute| attribute.flags.sensitive || attribute.shape.has_secrets())
+    }
+
     /// The type of its values.
     #[must_use]
     pub fn to_type(&self) -> Type {
@@ -207,11 +218,42 @@ impl Shape {
             Self::Object(object) => object.to_type(),
         }
     }
+
+    fn has_secrets(&self) -> bool {
+        match self {
+            Self::Object(object) => object.has_secrets(),
+            Self::List(element) | Self::Set(element) | Self::Map(element) => element.has_secrets(),
+            Self::Leaf(_) | Self::Paths => false,
+        }
+    }
+
+    /// The shape at the end of a path.
+    pub(crate) fn at(&self, path: &[Step]) -> Option<&Self> {
+        let Some((step, rest)) = path.split_first() else { return Some(self) };
+        match (self, step) {
+            (Self::Object(object), Step::Attribute(name)) => {
+                object.attributes.iter().find(|attribute| attribute.name == *name)?.shape.at(rest)
+            }
+            (Self::List(element) | Self::Set(element), Step::Index(_)) | (Self::Map(element), Step::Key(_)) => {
+                element.at(rest)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether its values, or their elements, are JSON.
+    fn is_json(&self) -> bool {
+        match self {
+            Self::List(element) | Self::Set(element) | Self::Map(element) => element.is_json(),
+            other => matches!(other, Self::Leaf(Leaf::Json)),
+        }
+    }
 }
 
 struct ShapeReader<'a> {
     root: &'a MessageDescriptor,
     options: &'a dyn Fn(&FieldDescriptor) -> FieldOptions,
+    secrets: SecretFinder<'a>,
     /// The messages that enclose the current one.
     within: Vec<String>,
     attributes: usize,
@@ -233,7 +275,8 @@ impl ShapeReader<'_> {
             }
             let options = (self.options)(&field);
             let (shape, presence) = self.field(&field, options.unordered)?;
-            let flags = flags(&field, options);
+            let mut flags = flags(&field, options);
+            flags.sensitive |= shape.is_json() && self.secrets.can_be_in(&field);
             attributes.push(Attribute { name, field, shape, presence, flags });
         }
         self.within.pop();
@@ -303,30 +346,15 @@ fn flags(field: &FieldDescriptor, options: FieldOptions) -> Flags {
     Flags {
         required,
         optional: !required && !options.output_only,
-        // The server may not choose another member of a oneof than the user.
-        computed: !required && !of_a_choice,
+        computed: !required,
         sensitive: options.debug_redact,
         deprecated: options.deprecated,
         replace: options.immutable,
     }
 }
 
-/// Converts a field's name to one of the protocol: lower-case letters, digits and `_`, and no digit first.
-pub(crate) fn attribute_name(field: &str) -> String {
-    let mut name = String::with_capacity(field.len() + 4);
-    let mut before = '_';
-    for letter in field.chars() {
-        if letter.is_ascii_uppercase() && before != '_' && !before.is_ascii_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' });
-        before = letter;
-    }
-    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("_{name}") } else { name }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use prost_reflect::DescriptorPool;
 
     use super::*;
@@ -347,7 +375,7 @@ pub(super) mod tests {
         pool.get_message_by_name(&format!("t.{name}")).unwrap()
     }
 
-    pub(in crate::mapping) fn object(declarations: &str) -> Object {
+    pub(crate) fn object(declarations: &str) -> Object {
         Object::of(&message(declarations, "M"), &|_| FieldOptions::default()).unwrap()
     }
 
@@ -402,7 +430,7 @@ pub(super) mod tests {
         let presences: Vec<_> = object.attributes.iter().map(|attribute| attribute.presence).collect();
         assert_eq!(presences, [Implicit, Explicit, Explicit, Explicit, Explicit, Implicit]);
         let may_be_computed: Vec<_> = object.attributes.iter().map(|attribute| attribute.flags.computed).collect();
-        assert_eq!(may_be_computed, [true, true, false, false, true, true]);
+        assert_eq!(may_be_computed, [true; 6]);
         let message = message("message M { string a = 1; repeated string b = 2; }", "M");
         let options = |options: FieldOptions| Object::of(&message, &|_| options).unwrap().attributes;
         let required = options(FieldOptions { required: true, immutable: true, ..FieldOptions::default() });

@@ -4,36 +4,28 @@
 //! free, and rejects otherwise. An update succeeds only for the generation that was planned with, if the state has one.
 //! The state of a written resource is always returned, even if a later step fails.
 
-use std::time::Duration;
-
-use mortise_resource::{
-    backoff::{Backoff, Waits},
-    meta, pb,
-};
-use tokio::time::{Instant, sleep};
+use mortise_resource::{meta, pb};
 use tonic::Code;
 
 use super::{
-    diagnostic::{error, error_at},
+    deletion::{being_deleted, delete},
+    diagnostic::{error, error_at, stored_warning},
+    ignored::{as_before, as_planned},
     pending::take_over,
-    plan::{Plan, first_changed_path, plan},
+    plan::{Before, Plan, first_changed_path, plan},
     session::{Server, Session},
-    validate::wait_timeout,
+    taken::name_taken,
+    wait::{Change, Wait},
 };
 use crate::{
-    proto::tfplugin6::Diagnostic,
+    proto::tfplugin6::{Diagnostic, diagnostic::Severity},
     schema::ResourceSchema,
-    state::{Private, known_id, metadata, state},
-    value::{PathText, Step, Value},
+    state::{Private, metadata, state},
+    value::{PathText, Value},
 };
 
 /// Most attempts of an update while changes of status come in between.
 const UPDATE_ATTEMPTS: usize = 5;
-/// Default wait for conditions, and for finalizers to go.
-const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(60);
-/// First and longest wait between two reads of a resource.
-const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Result of an apply. After a fault the state is the one that exists then.
 #[derive(Default)]
@@ -45,7 +37,7 @@ pub(crate) struct ApplyResult {
 
 impl ApplyResult {
     /// The result if nothing was changed: core keeps its state.
-    fn refused(diagnostics: Vec<Diagnostic>) -> Self {
+    pub(super) fn refused(diagnostics: Vec<Diagnostic>) -> Self {
         Self { diagnostics, ..Self::default() }
     }
 }
@@ -65,7 +57,8 @@ pub(crate) async fn apply(
     }
     // A resource that replaces another one has no prior state.
     let pending = Private::pending(private).filter(|_| !prior.is_null());
-    let plan = match plan(schema, server, prior, config, pending.is_some()).await {
+    let before = Before { state: prior, private, pending: pending.is_some() };
+    let (plan, config) = match plan_again(schema, server, before, planned, config).await {
         Ok(plan) => plan,
         Err(diagnostics) => return ApplyResult::refused(diagnostics),
     };
@@ -83,7 +76,7 @@ pub(crate) async fn apply(
     let written = match (prior.is_null(), &pending, writes) {
         (true, ..) => {
             request.id.get_or_insert_default().uid = ulid::Ulid::generate().to_string();
-            create(server, request).await
+            create(schema, server, request).await
         }
         (false, Some(pending), _) => {
             match take_over(pending, schema, server, prior, false, &mut applied.diagnostics).await {
@@ -99,31 +92,46 @@ pub(crate) async fn apply(
         Ok(resource) => resource,
         Err(faults) => return ApplyResult::refused(faults),
     };
-    let resource = match wait(session, server, planned, resource.clone()).await {
-        Ok(resource) => resource,
-        Err(fault) => {
-            applied.diagnostics.push(fault);
-            resource
-        }
-    };
-    match state(schema, &resource, planned, &divergences) {
-        Ok(state) => applied.state = Some(state),
-        Err(fault) => applied.diagnostics.push(error(fault.to_string(), "The resource was written.")),
-    }
+    let change = if prior.is_null() { Change::Create } else { Change::Update };
+    let wait = Wait { schema, session, server, planned, config: &config, divergences: &divergences, change };
+    let (resource, fault) = wait.for_resource(resource).await;
+    applied.diagnostics.extend(fault);
+    let (state, faults) = state(schema, &resource, planned, &divergences);
+    applied.state = Some(state);
+    applied.diagnostics.extend(faults.iter().map(stored_warning));
     applied
 }
 
-async fn create(server: &Server, request: pb::Resource) -> Result<pb::Resource, Vec<Diagnostic>> {
+/// Plans as core did: with the configuration, or with prior values in the places under `ignore_changes`.
+async fn plan_again(
+    schema: &ResourceSchema,
+    server: &Server,
+    before: Before<'_>,
+    planned: &Value,
+    config: &Value,
+) -> Result<(Plan, Value), Vec<Diagnostic>> {
+    let config = as_planned(planned, config);
+    let first = plan(schema, server, before, &config).await;
+    if matches!(&first, Ok(plan) if first_changed_path(planned, &plan.state).is_none()) {
+        return first.map(|plan| (plan, config));
+    }
+    let ignoring = as_before(planned, before.state, &config);
+    if ignoring == config {
+        return first.map(|plan| (plan, config));
+    }
+    plan(schema, server, before, &ignoring).await.map(|plan| (plan, ignoring))
+}
+
+async fn create(
+    schema: &ResourceSchema,
+    server: &Server,
+    request: pb::Resource,
+) -> Result<pb::Resource, Vec<Diagnostic>> {
+    let id = request.id.clone().unwrap_or_default();
     match server.client.write(request).await {
         Ok(resource) => Ok(resource),
-        Err(status) if status.code() == Code::FailedPrecondition => {
-            let name = [Step::Attribute("name".to_owned())];
-            let detail = "`terraform import` takes it over; the last part of its command is the id.";
-            let summary = "a resource of this name already exists";
-            Err(vec![match status.message().contains("uid") {
-                true => Diagnostic { detail: detail.to_owned(), ..error_at(&name, summary) },
-                false => error_at(&name, status.message()),
-            }])
+        Err(status) if status.code() == Code::FailedPrecondition && status.message().contains("uid") => {
+            Err(vec![name_taken(schema, &pb::Resource { id: Some(id), ..pb::Resource::default() })])
         }
         Err(status) => Err(server.faults("creating", &status)),
     }
@@ -193,6 +201,9 @@ async fn update(
 ) -> Result<pb::Resource, Vec<Diagnostic>> {
     for _ in 0..UPDATE_ATTEMPTS {
         let stored = current(server, known, &request).await?;
+        if meta::is_marked(&stored.metadata) {
+            return Err(vec![Diagnostic { severity: Severity::Error.into(), ..being_deleted(&stored) }]);
+        }
         let mut request = request.clone();
         request.id = stored.id;
         request.version = stored.version;
@@ -212,116 +223,4 @@ async fn update(
         "the resource's statuses change too often",
         format!("The write was tried {UPDATE_ATTEMPTS} times. Apply again."),
     )])
-}
-
-/// Waits between reads, longer each time, until a deadline.
-struct PollDelays {
-    until: Instant,
-    waits: Waits,
-}
-
-impl PollDelays {
-    fn for_at_most(timeout: Duration) -> Self {
-        Self { until: Instant::now() + timeout, waits: Waits::new(Backoff::new(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)) }
-    }
-
-    /// Waits until the next read; false once the deadline or the end of the run is near.
-    async fn next(&mut self, session: &Session) -> bool {
-        let wait = self.waits.next_wait();
-        if session.is_stopped() || Instant::now() + wait > self.until {
-            return false;
-        }
-        sleep(wait).await;
-        true
-    }
-}
-
-fn timeout(value: &Value) -> Duration {
-    value.get("wait").get("timeout").as_str().and_then(|text| wait_timeout(text).ok()).unwrap_or(DEFAULT_WAIT_TIMEOUT)
-}
-
-/// Waits for the conditions that a configuration names.
-async fn wait(
-    session: &Session,
-    server: &Server,
-    planned: &Value,
-    resource: pb::Resource,
-) -> Result<pb::Resource, Diagnostic> {
-    let Value::List(wanted) = planned.get("wait").get("conditions") else { return Ok(resource) };
-    let wanted: Vec<_> = wanted.iter().filter_map(Value::as_str).collect();
-    let generation = resource.generation.clone();
-    let mut found = resource;
-    let mut delays = PollDelays::for_at_most(timeout(planned));
-    loop {
-        let missing: Vec<_> =
-            wanted.iter().filter(|condition| !condition_holds(&found, condition, &generation)).collect();
-        if missing.is_empty() {
-            return Ok(found);
-        }
-        let path = ["wait", "conditions"].map(|name| Step::Attribute(name.to_owned()));
-        if !delays.next(session).await {
-            let missing = missing.iter().map(|name| (**name).to_owned()).collect::<Vec<_>>().join(", ");
-            let why = if session.is_stopped() { "the run was stopped" } else { "the timeout passed" };
-            let summary = format!("the resource was written, but {why} before these conditions were true: {missing}");
-            return Err(Diagnostic { detail: conditions_text(&found), ..error_at(&path, summary) });
-        }
-        match server.client.read(found.id.clone().unwrap_or_default()).await {
-            Ok(Some(now)) => found = now,
-            Ok(None) => {
-                return Err(error_at(&path, "the resource was written, but another client deleted it during the wait"));
-            }
-            Err(status) => {
-                let summary = format!("the resource was written, but cannot be read: {}", status.message());
-                return Err(error_at(&path, summary));
-            }
-        }
-    }
-}
-
-/// Whether a controller reports a condition as true for this generation.
-fn condition_holds(resource: &pb::Resource, condition: &str, generation: &str) -> bool {
-    let current = resource.status.values().filter(|status| status.observed_generation == generation);
-    let mut conditions = current.flat_map(|status| &status.conditions);
-    conditions.any(|found| found.r#type == condition && found.state() == pb::condition::State::True)
-}
-
-/// The controllers' conditions, for people.
-fn conditions_text(resource: &pb::Resource) -> String {
-    let lines = resource.status.iter().flat_map(|(name, status)| {
-        let line = move |condition: &pb::Condition| {
-            format!(
-                "{name}: {} {} {} {}\n",
-                condition.r#type,
-                condition.state().as_str_name(),
-                condition.reason,
-                condition.message
-            )
-        };
-        status.conditions.iter().map(line)
-    });
-    let lines: String = lines.collect();
-    if lines.is_empty() { "No controller has reported a status.".to_owned() } else { lines }
-}
-
-async fn delete(schema: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> ApplyResult {
-    let id = known_id(schema, prior);
-    if let Err(status) = server.client.delete(id.clone()).await {
-        return ApplyResult::refused(server.faults("deleting", &status));
-    }
-    let mut delays = PollDelays::for_at_most(timeout(prior));
-    loop {
-        let found = match server.client.read(id.clone()).await {
-            Ok(None) => return ApplyResult { state: Some(Value::Null), ..ApplyResult::default() },
-            Ok(Some(found)) => found,
-            Err(status) => return ApplyResult::refused(server.faults("deleting", &status)),
-        };
-        if !delays.next(session).await {
-            let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
-            let detail = format!(
-                "It is marked for deletion, and goes when controllers have removed these finalizers: {finalizers}. A longer \
-                 `wait.timeout` gives them more time."
-            );
-            return ApplyResult::refused(vec![error("the resource is not deleted yet", detail)]);
-        }
-    }
 }

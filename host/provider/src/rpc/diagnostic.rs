@@ -1,7 +1,8 @@
 //! Diagnostics in core's terms.
 //!
-//! Core finds the line of a path only as far as blocks, one attribute and one further step go; so a path is cut there,
-//! and the detail has the whole path.
+//! Core finds the line of a path only as far as blocks, one attribute and one position in a list go; so a path is cut
+//! there, and the detail has the whole path. It is cut before the key of a map, too: core fails at a key if the
+//! configuration has numbers as keys.
 
 use mortise_resource::{Diagnostic as ServerDiagnostic, FieldPath, Severity as ServerSeverity};
 use tonic::{Code, Status};
@@ -15,13 +16,17 @@ use crate::{
         attribute_path::{Step as ProtoStep, step::Selector},
         diagnostic::Severity,
     },
-    state::StateError,
     value::{PathText, Step, ValueError},
 };
 
 /// An error without a place.
 pub(crate) fn error(summary: impl Into<String>, detail: impl Into<String>) -> Diagnostic {
     Diagnostic { severity: Severity::Error.into(), summary: summary.into(), detail: detail.into(), attribute: None }
+}
+
+/// A warning of a stored value that no configuration can have.
+pub(crate) fn stored_warning(fault: &ValueError) -> Diagnostic {
+    Diagnostic { severity: Severity::Warning.into(), ..value_error(fault) }
 }
 
 /// A warning without a place.
@@ -54,16 +59,10 @@ pub(crate) fn value_error(fault: &ValueError) -> Diagnostic {
     error_at(&fault.path, fault.what.as_str())
 }
 
-impl From<StateError> for Vec<Diagnostic> {
-    fn from(fault: StateError) -> Self {
-        vec![error(fault.to_string(), "")]
-    }
-}
-
 /// The part of a path that core finds the line of.
 fn locatable(path: &[Step]) -> &[Step] {
     let blocks = usize::from(matches!(path, [Step::Attribute(data), Step::Attribute(_), ..] if data == "data"));
-    let further = path.get(blocks + 1).is_some_and(|step| !matches!(step, Step::Attribute(_)));
+    let further = matches!(path.get(blocks + 1), Some(Step::Index(_)));
     path.get(..blocks + 1 + usize::from(further)).unwrap_or(path)
 }
 
@@ -87,7 +86,7 @@ pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<
     }
     let message = status.message();
     let (summary, detail) = match status.code() {
-        Code::InvalidArgument => return vec![error_at(&attribute_of(path_in(message)), message)],
+        Code::InvalidArgument => return vec![error_at(&place_of(message), message)],
         // A fault of a plugin is an answer of the server.
         Code::Unavailable | Code::DeadlineExceeded if status.get_details_error_info().is_none() => {
             (format!("{doing}: the server at {address} does not answer"), format!("{message}. Is it running?"))
@@ -102,11 +101,27 @@ pub(crate) fn server_faults(doing: &str, address: &str, status: &Status) -> Vec<
     vec![error(summary, detail)]
 }
 
-/// The path at the start of a message such as `data.name: must not be empty`; empty without one.
+/// The attribute that a refusal is about, by its words: the server has no code for a place that does not exist.
+fn place_of(message: &str) -> Vec<Step> {
+    const PLACES: [(&str, &str); 4] = [
+        ("partition not found: ", "partition"),
+        ("namespace not found: ", "namespace"),
+        ("resource.owner ", "owner"),
+        ("failed to resolve owner", "owner"),
+    ];
+    match PLACES.into_iter().find(|(start, _)| message.starts_with(start)) {
+        Some((_, attribute)) => vec![Step::Attribute(attribute.to_owned())],
+        None => attribute_of(path_in(message)),
+    }
+}
+
+/// The path at the start of a message such as `data.name: must not be empty` or `id.name invalid: it is too long`; empty
+/// without one.
 fn path_in(message: &str) -> &str {
-    let path = message.split_once(": ").map_or("", |(path, _)| path);
+    let path = message.split_once(": ").map_or("", |(path, _)| path.strip_suffix(" invalid").unwrap_or(path));
     let is_path = !path.is_empty() && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"._[]\"-".contains(&b));
-    if is_path && ["data", "metadata", "id", "owner"].iter().any(|root| path.starts_with(root)) { path } else { "" }
+    let rooted = path.strip_prefix("resource.").unwrap_or(path);
+    if is_path && ["data", "metadata", "id", "owner"].iter().any(|root| rooted.starts_with(root)) { path } else { "" }
 }
 
 /// The path of the attribute for a field of a resource.
@@ -153,8 +168,10 @@ mod tests {
             one(ServerSeverity::Error, "data.year", "Leave it out."),
             one(ServerSeverity::Warning, "data.tracks[1].title", "Cut it."),
             one(ServerSeverity::Error, "", ""),
+            one(ServerSeverity::Error, "data.by_number[\"1\"].name", "Not that one."),
+            one(ServerSeverity::Error, "metadata[\"1\"]", ""),
         ]);
-        let [first, second, third] = server_faults("create", "http://here", &status).try_into().unwrap();
+        let [first, second, third, keyed, top] = server_faults("create", "http://here", &status).try_into().unwrap();
         assert_eq!(
             (first.severity(), &*first.summary, &*first.detail),
             (Severity::Error, "too early", "Leave it out.")
@@ -163,6 +180,13 @@ mod tests {
         assert_eq!((second.severity(), &*second.detail), (Severity::Warning, "at data.tracks[1].title\nCut it."));
         assert!(second.attribute.is_some());
         assert_eq!((third.attribute, &*third.detail), (None, ""));
+        // Core fails at a key if the configuration has a number as a key.
+        assert_eq!(keyed.attribute, Some(attribute_path(&attribute_of("data.by_number"))));
+        assert_eq!(keyed.detail, "at data.by_number[\"1\"].name\nNot that one.");
+        assert_eq!(
+            (top.attribute, &*top.detail),
+            (Some(attribute_path(&attribute_of("metadata"))), "at metadata[\"1\"]")
+        );
         // A server that sends violations alone.
         let details = ErrorDetails::with_bad_request_violation("data.year", "too early");
         let older = Status::with_error_details(Code::InvalidArgument, "no", details);
@@ -180,6 +204,22 @@ mod tests {
             assert_eq!(shown.summary, "create: hook validate did not finish");
             let [away] = server_faults("create", "http://here", &Status::new(code, "no answer")).try_into().unwrap();
             assert_eq!(away.summary, "create: the server at http://here does not answer");
+        }
+    }
+
+    #[test]
+    fn refusals_of_names_and_places_are_at_their_attributes() {
+        for (message, attribute) in [
+            ("namespace not found: team", "namespace"),
+            ("partition not found: p", "partition"),
+            ("resource.id.name invalid: a resource name must be short", "name"),
+            ("id.tenancy.namespace invalid: a resource name must be short", "namespace"),
+            ("resource.owner does not exist", "owner"),
+            ("data.name: must not be empty", "data.name"),
+        ] {
+            let [shown] = server_faults("create", "here", &Status::invalid_argument(message)).try_into().unwrap();
+            let path: Vec<_> = attribute.split('.').map(|name| Step::Attribute(name.to_owned())).collect();
+            assert_eq!(shown.attribute, Some(attribute_path(&path)), "{message}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Imports: of an existing resource, by `name`, `namespace/name` or `partition/namespace/name`, as far as the type has
 //! these units; and of something outside, by its name there.
 
-use mortise_resource::{Scope, name};
+use mortise_resource::{Scope, name, pb};
 
 use super::{diagnostic::error, pending::take_over, session::Server};
 use crate::{
@@ -12,30 +12,52 @@ use crate::{
     value::{Type, Value},
 };
 
-/// The state for an id, and its private data: of an existing resource, or of something outside that the type's plugin
-/// knows. Adds the server's warnings to `diagnostics`.
+/// The state for an id, and its private data: of an existing resource, with this uid if one is given, or of something
+/// outside that the type's plugin knows. Adds the server's warnings to `diagnostics`.
 pub(crate) async fn import_state(
     schema: &ResourceSchema,
     server: &Server,
     id: &str,
+    uid: Option<String>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<(Value, Vec<u8>), Vec<Diagnostic>> {
-    let settled = |state| (state, Private::write(&Divergences::default(), None));
     let named = state_with_id(schema, server, id);
-    if !schema.imports {
-        return named.map(settled);
+    if let Ok(Value::Map(parts)) = &named {
+        let wanted = pb::Id {
+            uid: uid.clone().unwrap_or_default(),
+            ..resource_id(schema, &Value::Map(parts.clone()), &Defaults::default())
+        };
+        if let Some(found) = server.read(wanted).await? {
+            let mut parts = parts.clone();
+            let id = found.id.unwrap_or_default();
+            parts.insert("uid".to_owned(), Value::text(id.uid));
+            // The server's defaults.
+            let tenancy = id.tenancy.unwrap_or_default();
+            for (unit, value) in [("partition", tenancy.partition), ("namespace", tenancy.namespace)] {
+                if parts.contains_key(unit) {
+                    parts.insert(unit.to_owned(), Value::text(value));
+                }
+            }
+            return Ok((Value::Map(parts), Private::write(&Divergences::default(), None)));
+        }
     }
-    if let Ok(named) = named
-        && server.read(resource_id(schema, &named, &Defaults::default())).await?.is_some()
-    {
-        return Ok(settled(named));
+    if let Some(uid) = uid {
+        return Err(vec![error(
+            format!("there is no {} {id:?} with the uid {uid}", schema.name),
+            "Leave out the uid.",
+        )]);
+    }
+    if !schema.imports {
+        // The read that follows finds that it does not exist.
+        return named.map(|named| (named, Private::write(&Divergences::default(), None)));
     }
     let units = [("partition", &server.defaults.partition), ("namespace", &server.defaults.namespace)];
     let place = Value::object(units.map(|(name, unit)| (name, Value::text(unit.as_deref().unwrap_or_default()))));
     let pending = Pending::Import { external_id: id.to_owned() };
     let expected = take_over(&pending, schema, server, &place, true, diagnostics).await?;
     let expected = expected.ok_or_else(|| vec![invalid_id(schema, id)])?;
-    let shown = state(schema, &expected, &Value::Null, &Divergences::default())?;
+    // The read that follows shows values that a state cannot have.
+    let (shown, _) = state(schema, &expected, &Value::Null, &Divergences::default());
     Ok((shown, Private::write(&Divergences::default(), Some(&pending))))
 }
 

@@ -6,20 +6,32 @@
 //! | `service`, `wire`, `diagnostic` | decodes each call and answers it; values on the wire; faults in core's terms |
 //! | `session` | the connection: its server, types and functions |
 //! | `validate`, `plan`, `apply`, `read` | the life of a resource |
+//! | `partial`, `ignored` | plans with unknown values; applies of attributes under `ignore_changes` |
+//! | `wait`, `deletion`, `taken` | waits after writes; deletions and their plans; names that are taken |
+//! | `inputs`, `identity` | stored states and the provider's configuration; identities of resources |
+//! | `ephemeral` | resources that are read and kept in no file |
 //! | `import`, `moving`, `pending` | states of resources that the server does not have yet |
 //! | `functions` | functions of plugins |
 
 mod apply;
+mod deletion;
 mod diagnostic;
+mod ephemeral;
 mod functions;
+mod identity;
+mod ignored;
 mod import;
+mod inputs;
 mod moving;
+mod partial;
 mod pending;
 mod plan;
 mod read;
 mod service;
 mod session;
+mod taken;
 mod validate;
+mod wait;
 mod wire;
 
 pub use service::ProviderService;

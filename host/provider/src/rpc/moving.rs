@@ -39,11 +39,11 @@ pub(crate) async fn move_state(
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
     let (pending, none) = (Pending::Move { from }, Divergences::default());
     match take_over(&pending, target, server, &prior, true, diagnostics).await? {
-        Some(found) => Ok((state(target, &found, &prior, &none)?, Private::write(&none, Some(&pending)))),
+        Some(found) => Ok((state(target, &found, &prior, &none).0, Private::write(&none, Some(&pending)))),
         // `mortise move` may have moved it before.
         None => {
             if let Some(found) = server.read(resource_id(target, &prior, &Defaults::default())).await? {
-                return Ok((state(target, &found, &prior, &none)?, Private::write(&none, None)));
+                return Ok((state(target, &found, &prior, &none).0, Private::write(&none, None)));
             }
             let summary = format!("{} {:?} no longer exists", request.source_type_name, text("name"));
             Err(vec![error(

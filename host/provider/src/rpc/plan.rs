@@ -3,18 +3,20 @@
 //! A plan depends on the prior state, the configuration and the rules of the server alone: applying makes it again, and
 //! it has to be the same then.
 
-use mortise_resource::{data::PlanResponse, pb};
+use mortise_resource::{data::PlanResponse, meta, pb};
 use tonic::{Code, Status};
 
 use super::{
+    deletion::being_deleted,
     diagnostic::{attribute_of, server_diagnostic, value_error, warning},
+    partial::partial_view,
     session::Server,
 };
 use crate::{
     mapping::{Divergences, Presence, are_equal, conform, from_data},
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{id_text, metadata, metadata_shape, request, tenancy_of},
+    state::{Private, id_text, known_id, metadata, metadata_shape, owner_units, request, tenancy_of},
     value::{Step, Value},
 };
 
@@ -39,56 +41,145 @@ const REQUEST_ATTRIBUTES: [&str; 6] = ["name", "partition", "namespace", "metada
 /// Attributes that every write changes; the server sets them.
 const CHANGED_BY_EVERY_WRITE: [&str; 3] = ["generation", "version", "status"];
 
-/// Plans a creation (`prior` is null) or an update. `pending` says that the server does not have the resource yet.
+/// A resource as core knows it before a change.
+#[derive(Clone, Copy)]
+pub(crate) struct Before<'a> {
+    /// Its state; null for a creation.
+    pub(crate) state: &'a Value,
+    /// The private bytes of the state.
+    pub(crate) private: &'a [u8],
+    /// Whether the server does not have the resource yet, although core has a state.
+    pub(crate) pending: bool,
+}
+
+impl Before<'_> {
+    /// Whether the server gets a new resource, even if core calls it an update.
+    fn is_creation(&self) -> bool {
+        self.state.is_null() || self.pending
+    }
+}
+
+/// The server's view of a configuration. An absent or unknown part is one that the server was not asked about.
+#[derive(Default)]
+pub(super) struct View {
+    /// The data in the end: the plugin's controllers decide it.
+    pub(super) data: Option<Value>,
+    pub(super) metadata: Option<Value>,
+    /// The data of the write itself, if controllers change it afterwards.
+    pub(super) written: Option<Value>,
+    /// The resource of the write.
+    pub(super) resource: Option<pb::Resource>,
+    /// Paths that the stored resource cannot take.
+    pub(super) replace: Vec<String>,
+    /// The values where the state has the user's spelling, if the server was not asked.
+    pub(super) known: Option<Divergences>,
+}
+
+impl View {
+    pub(super) fn of_answer(schema: &ResourceSchema, answer: PlanResponse) -> Self {
+        let read = |resource: &pb::Resource| from_data(&schema.data, resource.data.as_ref()).0;
+        let (mutated, predicted) = (answer.resource, answer.predicted);
+        let expected = predicted.as_ref().or(mutated.as_ref());
+        Self {
+            data: expected.map(read),
+            metadata: expected.map(metadata),
+            written: predicted.as_ref().and(mutated.as_ref()).map(read),
+            resource: mutated,
+            replace: answer.replace,
+            known: None,
+        }
+    }
+
+    /// The view where the server is not asked: the resource stays as it is.
+    fn of_state(schema: &ResourceSchema, before: Before<'_>) -> Self {
+        Self {
+            data: Some(before.state.get("data").clone()),
+            metadata: Some(before.state.get("metadata").clone()),
+            known: Some(Private::read(before.private, schema)),
+            ..Self::default()
+        }
+    }
+}
+
+/// Plans a creation or an update.
 pub(crate) async fn plan(
     schema: &ResourceSchema,
     server: &Server,
-    prior: &Value,
+    before: Before<'_>,
     config: &Value,
-    pending: bool,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let mut diagnostics = Vec::new();
-    // A resource that the server does not have yet is created there, even if core calls it an update.
-    let creates = prior.is_null() || pending;
+    let creates = before.is_creation();
     let known = REQUEST_ATTRIBUTES.iter().all(|name| config.get(name).is_wholly_known());
-    let sent = match known {
-        true => {
-            let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
-            Some(request(schema, config, &server.defaults).map_err(faults)?)
-        }
-        false => None,
-    };
-    let answer = match &sent {
-        Some(sent) => dry_run(server, sent, creates, &mut diagnostics).await?,
-        None => None,
+    if !known {
+        let view = match creates {
+            true => View::default(),
+            false => partial_view(schema, server, before.state, config).await?,
+        };
+        return Ok(planned(schema, server, before, config, view, diagnostics));
     }
-    .unwrap_or_default();
-    let (mutated, predicted) = (answer.resource, answer.predicted);
-    // In the end the plugin's controllers decide the data.
-    let expected = predicted.as_ref().or(mutated.as_ref());
-    let mut divergences = Divergences::default();
-    let read = |resource: &pb::Resource| {
-        from_data(&schema.data, resource.data.as_ref()).map_err(|fault| vec![value_error(&fault)])
+    let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
+    let sent = request(schema, config, &server.defaults).map_err(faults)?;
+    let plan = match dry_run(server, &sent, creates, &mut diagnostics).await {
+        Ok(answer) => {
+            let view = answer.map(|answer| View::of_answer(schema, answer)).unwrap_or_default();
+            planned(schema, server, before, config, view, diagnostics)
+        }
+        Err(status) if creates => return Err(server.faults("planning", &status)),
+        Err(status) => {
+            let unasked = planned(schema, server, before, config, View::of_state(schema, before), Vec::new());
+            without_answer(schema, server, before, unasked, &status).await?
+        }
     };
-    let data = expected.map(read).transpose()?;
-    let from_server = expected.map(metadata);
+    Ok(Plan { request: Some(sent), ..plan })
+}
+
+/// The plan where the server refuses the dry run of an update: of a resource that is being deleted, or for a token that
+/// may only read, if nothing changes.
+async fn without_answer(
+    schema: &ResourceSchema,
+    server: &Server,
+    before: Before<'_>,
+    unasked: Plan,
+    status: &Status,
+) -> Result<Plan, Vec<Diagnostic>> {
+    let faults = || server.faults("planning", status);
+    match status.code() {
+        Code::PermissionDenied if !unasked.writes => Ok(unasked),
+        Code::InvalidArgument | Code::FailedPrecondition => {
+            let stored = server.read(known_id(schema, before.state)).await?;
+            let marked = stored.filter(|stored| meta::is_marked(&stored.metadata)).ok_or_else(faults)?;
+            Ok(Plan { diagnostics: vec![being_deleted(&marked)], ..unasked })
+        }
+        _ => Err(faults()),
+    }
+}
+
+/// Combines a configuration with the server's view of it.
+fn planned(
+    schema: &ResourceSchema,
+    server: &Server,
+    before: Before<'_>,
+    config: &Value,
+    view: View,
+    diagnostics: Vec<Diagnostic>,
+) -> Plan {
+    let (prior, creates) = (before.state, before.is_creation());
+    let mut divergences = Divergences::default();
     let mut planned = config.clone();
-    let Value::Map(parts) = &mut planned else { return Ok(unchanged(planned)) };
-    let conformed = conform(&schema.shape(), false, "data", config.get("data"), data.as_ref(), &mut divergences);
+    let Value::Map(parts) = &mut planned else { return unchanged(planned) };
+    let conformed = conform(&schema.shape(), false, "data", config.get("data"), view.data.as_ref(), &mut divergences);
     parts.insert("data".to_owned(), conformed);
-    let shape = metadata_shape();
-    let conformed = conform(&shape, true, "metadata", config.get("metadata"), from_server.as_ref(), &mut divergences);
+    let (shape, from_server) = (metadata_shape(), view.metadata.as_ref());
+    let conformed = conform(&shape, true, "metadata", config.get("metadata"), from_server, &mut divergences);
     parts.insert("metadata".to_owned(), conformed);
-    fill_tenancy(schema, server, prior, config, mutated.as_ref(), parts);
-    fill_owner(prior, parts);
+    fill_tenancy(schema, server, prior, config, view.resource.as_ref(), parts);
+    fill_owner(schema, prior, config, parts);
 
     // Values from the plugin's controllers appear some time after the write, or are there already.
-    let awaited = match (&predicted, &mutated, data) {
-        (Some(_), Some(mutated), Some(expected)) => Some((read(mutated)?, expected)),
-        _ => None,
-    };
+    let awaited = view.written.as_ref().zip(view.data.as_ref());
     let each = |planned: &mut Value, found: fn(&Value, &Value, &Value) -> Option<Value>| {
-        if let (Some((written, expected)), Value::Map(parts)) = (&awaited, planned)
+        if let (Some((written, expected)), Value::Map(parts)) = (awaited, planned)
             && let Some(planned) = parts.get_mut("data")
         {
             replace_awaited((planned, config.get("data"), prior.get("data")), (written, expected), found);
@@ -100,20 +191,66 @@ pub(crate) async fn plan(
         each(&mut planned, |_, _, _| Some(Value::unknown()));
     }
     if let Value::Map(parts) = &mut planned {
-        fill_computed(schema, prior, mutated.as_ref(), writes, parts);
+        fill_computed(schema, prior, view.resource.as_ref(), writes, parts);
     }
     let replace = match creates {
         true => Vec::new(),
-        false => {
-            let own = schema.replacing_paths().into_iter().filter(|path| is_changed(schema, prior, &planned, path));
-            let mut paths: Vec<_> =
-                own.chain(answer.replace.iter().filter_map(|path| replaced_attribute(schema, path))).collect();
-            paths.sort();
-            paths.dedup();
-            paths
-        }
+        false => replaced_paths(schema, prior, config, &planned, &view.replace),
     };
-    Ok(Plan { state: planned, replace, divergences, diagnostics, request: sent, writes })
+    let divergences = view.known.unwrap_or(divergences);
+    Plan { state: planned, replace, divergences, diagnostics, request: None, writes }
+}
+
+/// The paths of changes that replace the resource: changes of the configuration, or of known values by the server. A
+/// value that the server has yet to fill in does not count as changed.
+fn replaced_paths(
+    schema: &ResourceSchema,
+    prior: &Value,
+    config: &Value,
+    planned: &Value,
+    refused: &[String],
+) -> Vec<Vec<Step>> {
+    let settled = with_prior(planned, config, prior);
+    let own = schema.replacing_paths().into_iter().filter(|path| is_changed(schema, prior, &settled, path));
+    let own = own.flat_map(|path| changed_parts(prior, &settled, path));
+    let mut paths: Vec<_> = own.chain(refused.iter().filter_map(|path| replaced_attribute(schema, path))).collect();
+    paths.sort();
+    paths.dedup();
+    // The whole is among its parts.
+    let all = paths.clone();
+    paths.retain(|path| !all.iter().any(|other| other.len() > path.len() && other.starts_with(path)));
+    paths
+}
+
+/// A planned value with prior values in place of unknown ones that the configuration leaves out.
+fn with_prior(planned: &Value, config: &Value, prior: &Value) -> Value {
+    match (planned, config) {
+        (Value::Unknown(_), Value::Null) => prior.clone(),
+        (Value::Map(parts), _) => {
+            let part =
+                |(name, part): (&String, &Value)| (name.clone(), with_prior(part, config.get(name), prior.get(name)));
+            Value::Map(parts.iter().map(part).collect())
+        }
+        (Value::List(items), Value::List(configured)) if items.len() == configured.len() => {
+            let null = Value::Null;
+            let before = |index| if let Value::List(prior) = prior { prior.get(index).unwrap_or(&null) } else { &null };
+            let items = items.iter().zip(configured).enumerate();
+            Value::List(items.map(|(index, (item, config))| with_prior(item, config, before(index))).collect())
+        }
+        _ => planned.clone(),
+    }
+}
+
+/// The changed parts of the owner; other paths as they are.
+fn changed_parts(prior: &Value, planned: &Value, path: Vec<Step>) -> Vec<Vec<Step>> {
+    let [Step::Attribute(owner)] = path.as_slice() else { return vec![path] };
+    match (owner == "owner", prior.get(owner), planned.get(owner)) {
+        (true, Value::Map(before), Value::Map(after)) => {
+            let changed = after.iter().filter(|(name, after)| before.get(*name) != Some(*after));
+            changed.map(|(name, _)| vec![Step::Attribute(owner.clone()), Step::Attribute(name.clone())]).collect()
+        }
+        _ => vec![path],
+    }
 }
 
 fn unchanged(state: Value) -> Plan {
@@ -162,7 +299,7 @@ async fn dry_run(
     sent: &pb::Resource,
     creates: bool,
     diagnostics: &mut Vec<Diagnostic>,
-) -> Result<Option<PlanResponse>, Vec<Diagnostic>> {
+) -> Result<Option<PlanResponse>, Status> {
     match server.client.plan(sent.clone(), creates).await {
         Ok(answer) => {
             diagnostics.extend(answer.warnings.iter().map(server_diagnostic));
@@ -172,7 +309,7 @@ async fn dry_run(
             diagnostics.push(warning(format!("{}; it must exist when this is applied", status.message())));
             Ok(None)
         }
-        Err(status) => Err(server.faults("planning", &status)),
+        Err(status) => Err(status),
     }
 }
 
@@ -218,17 +355,24 @@ fn fill_tenancy(
     }
 }
 
-/// Fills in parts of the owner that the configuration leaves out: from the prior state, or unknown until the server
-/// sets them.
-fn fill_owner(prior: &Value, parts: &mut Parts) {
+/// Fills in parts of the owner that the configuration leaves out: its place from the resource's own, the rest from the
+/// prior state, or unknown until the server sets it.
+fn fill_owner(schema: &ResourceSchema, prior: &Value, config: &Value, parts: &mut Parts) {
     let before = prior.get("owner").clone();
-    if let Some(Value::Map(owner)) = parts.get_mut("owner") {
-        for name in ["partition", "namespace", "uid"] {
-            if owner.get(name).is_none_or(Value::is_null) {
-                let known = if before.is_null() { Value::unknown() } else { before.get(name).clone() };
-                owner.insert(name.to_owned(), known);
-            }
+    let own = owner_units(schema, config.get("owner"));
+    let place: Vec<_> = own.iter().map(|unit| (*unit, parts.get(*unit).cloned())).collect();
+    let Some(Value::Map(owner)) = parts.get_mut("owner") else { return };
+    for name in ["partition", "namespace", "uid"] {
+        if !owner.get(name).is_none_or(Value::is_null) {
+            continue;
         }
+        let in_place = place.iter().find(|(unit, _)| *unit == name).and_then(|(_, value)| value.clone());
+        let known = match in_place {
+            Some(value) if !value.is_null() => value,
+            _ if before.is_null() => Value::unknown(),
+            _ => before.get(name).clone(),
+        };
+        owner.insert(name.to_owned(), known);
     }
 }
 

@@ -6,20 +6,23 @@ use tonic::{Request, Response, Status};
 
 use super::{
     apply::{ApplyResult, apply},
-    diagnostic::{attribute_path, error},
-    functions, import, moving,
-    plan::{Plan, plan},
+    deletion,
+    diagnostic::attribute_path,
+    ephemeral, functions, identity, import,
+    inputs::{settings, upgrade},
+    moving,
+    plan::{Before, Plan, plan},
     read,
     session::{Session, resource},
+    taken::taken_name,
     validate,
     wire::{decode, decode_object, encode},
 };
 use crate::{
-    client::ConnectionSettings,
     proto::tfplugin6::{self as pb, Diagnostic, ServerCapabilities, provider_server::Provider},
-    schema::{ProviderSchema, ResourceSchema, list_to_proto, list_type, provider_to_proto, provider_type},
-    state::{Defaults, Pending, Private},
-    value::{Value, json},
+    schema::{ProviderSchema, ResourceSchema, list_type, provider_to_proto, provider_type},
+    state::{Pending, Private},
+    value::Value,
 };
 
 /// The provider, for every connection.
@@ -67,7 +70,11 @@ answers_with_diagnostics!(
     configure_provider,
     import_resource_state,
     move_resource_state,
-    read_data_source
+    read_data_source,
+    get_resource_identity_schemas,
+    upgrade_resource_identity,
+    validate_ephemeral_resource_config,
+    open_ephemeral_resource
 );
 
 /// Answers a call with the result of its work. Faults become the diagnostics of an answer that is empty otherwise.
@@ -118,6 +125,8 @@ impl Provider for ProviderService {
                 response.resources =
                     names().map(|type_name| pb::get_metadata::ResourceMetadata { type_name }).collect();
                 let all = names().chain([schema.list_name()]);
+                response.ephemeral_resources =
+                    names().map(|type_name| pb::get_metadata::EphemeralMetadata { type_name }).collect();
                 response.data_sources =
                     all.map(|type_name| pb::get_metadata::DataSourceMetadata { type_name }).collect();
             }
@@ -146,7 +155,8 @@ impl Provider for ProviderService {
                     response.resource_schemas.insert(resource.name.clone(), resource.to_proto());
                     response.data_source_schemas.insert(resource.name.clone(), resource.data_source_to_proto());
                 }
-                response.data_source_schemas.insert(schema.list_name(), list_to_proto());
+                response.data_source_schemas.insert(schema.list_name(), schema.list_to_proto());
+                response.ephemeral_resource_schemas = ephemeral::schemas(&schema);
                 let left_out = schema.left_out.iter().map(|why| super::diagnostic::warning(why.to_string()));
                 response.diagnostics = left_out.collect();
                 match session.functions().await {
@@ -169,9 +179,7 @@ impl Provider for ProviderService {
     ) -> Answer<pb::validate_provider_config::Response> {
         answer_with(request, async |_, request| {
             let config = decode_object(request.config.as_ref(), &provider_type())?;
-            let both = !config.get("token").is_null() && !config.get("token_file").is_null();
-            let diagnostics = both.then(|| error("only one of token and token_file may be set", ""));
-            Ok(pb::validate_provider_config::Response { diagnostics: diagnostics.into_iter().collect() })
+            Ok(pb::validate_provider_config::Response { diagnostics: validate::provider(&config) })
         })
         .await
     }
@@ -195,12 +203,13 @@ impl Provider for ProviderService {
     ) -> Answer<pb::validate_data_resource_config::Response> {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.type_name).await?;
-            let schema = match request.type_name == known.schema.list_name() {
+            let kind = match request.type_name == known.schema.list_name() {
                 true => list_type(),
                 false => known.resource()?.data_source_type(),
             };
-            decode_object(request.config.as_ref(), &schema)
-                .map(|_| pb::validate_data_resource_config::Response::default())
+            let config = decode_object(request.config.as_ref(), &kind)?;
+            let diagnostics = validate::data_source(&known.schema, &request.type_name, &config);
+            Ok(pb::validate_data_resource_config::Response { diagnostics })
         })
         .await
     }
@@ -212,6 +221,7 @@ impl Provider for ProviderService {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.type_name).await?;
             let state = upgrade(known.resource()?, request.raw_state.as_ref())?;
+            session.add_managed(state.get("uid").as_str().unwrap_or_default());
             Ok(pb::upgrade_resource_state::Response { upgraded_state: encode(&state), diagnostics: Vec::new() })
         })
         .await
@@ -237,15 +247,19 @@ impl Provider for ProviderService {
             let known = KnownType::of(&session, &request.type_name).await?;
             let schema = known.resource()?;
             let prior = decode_object(request.current_state.as_ref(), &schema.to_type())?;
-            read::resource(schema, &*session.server().await?, &prior, &request.private).await
+            let read = read::resource(schema, &*session.server().await?, &prior, &request.private).await?;
+            Ok((identity::of_state(schema, &read.0), read))
         };
         answer(match read.await {
-            Ok((state, private)) => {
-                pb::read_resource::Response { new_state: encode(&state), diagnostics: Vec::new(), private }
+            Ok((new_identity, (state, private, diagnostics))) => {
+                pb::read_resource::Response { new_state: encode(&state), diagnostics, private, new_identity }
             }
-            Err(diagnostics) => {
-                pb::read_resource::Response { new_state: None, diagnostics, private: request.private.clone() }
-            }
+            Err(diagnostics) => pb::read_resource::Response {
+                new_state: None,
+                diagnostics,
+                private: request.private.clone(),
+                new_identity: request.current_identity.clone(),
+            },
         })
     }
 
@@ -262,11 +276,17 @@ impl Provider for ProviderService {
             let prior = decode(request.prior_state.as_ref(), &kind)?;
             let server = session.server().await?;
             if decode(request.proposed_new_state.as_ref(), &kind)?.is_null() {
-                return Ok(Planned::Destroy(read::deletion_warnings(schema, &server, &prior).await?));
+                return Ok(Planned::Destroy(deletion::warnings(schema, &server, &prior).await?));
             }
             let config = decode_object(request.config.as_ref(), &kind)?;
             let pending = Private::pending(&request.prior_private).filter(|_| !prior.is_null());
-            let plan = plan(schema, &server, &prior, &config, pending.is_some()).await?;
+            let before = Before { state: &prior, private: &request.prior_private, pending: pending.is_some() };
+            if prior.is_null()
+                && let Some(taken) = taken_name(schema, &session, &server, &config).await
+            {
+                return Err(vec![taken]);
+            }
+            let plan = plan(schema, &server, before, &config).await?;
             Ok(Planned::Change(Box::new(plan), pending))
         };
         answer(match planned.await {
@@ -276,6 +296,7 @@ impl Provider for ProviderService {
                 planned_private: Private::write(&plan.divergences, pending.as_ref()),
                 diagnostics: plan.diagnostics,
                 legacy_type_system: false,
+                planned_identity: request.prior_identity,
             },
             Ok(Planned::Destroy(diagnostics)) => pb::plan_resource_change::Response {
                 planned_state: encode(&Value::Null),
@@ -305,16 +326,24 @@ impl Provider for ProviderService {
             let planned = decode(request.planned_state.as_ref(), &kind)?;
             let config = decode(request.config.as_ref(), &kind)?;
             let server = session.server().await?;
-            Ok(apply(schema, &session, &server, &prior, &planned, &config, &request.planned_private).await)
+            let applied = apply(schema, &session, &server, &prior, &planned, &config, &request.planned_private).await;
+            Ok((applied.state.as_ref().and_then(|state| identity::of_state(schema, state)), applied))
         };
-        let ApplyResult { state, private, diagnostics } =
-            applied.await.unwrap_or_else(|diagnostics| ApplyResult { diagnostics, ..ApplyResult::default() });
+        let (identity, ApplyResult { state, private, diagnostics }) =
+            applied.await.unwrap_or_else(|diagnostics| (None, ApplyResult { diagnostics, ..ApplyResult::default() }));
         // Without a new state core keeps the prior one; a failed creation left nothing.
-        let (new_state, private) = match state {
-            Some(state) => (encode(&state), private),
-            None => (request.prior_state.clone(), request.planned_private.clone()),
+        let (new_state, private, new_identity) = match state {
+            Some(state) => (encode(&state), private, identity),
+            None => (request.prior_state.clone(), request.planned_private.clone(), request.planned_identity.clone()),
         };
-        answer(pb::apply_resource_change::Response { new_state, private, diagnostics, legacy_type_system: false })
+        let legacy_type_system = false;
+        answer(pb::apply_resource_change::Response {
+            new_state,
+            private,
+            diagnostics,
+            legacy_type_system,
+            new_identity,
+        })
     }
 
     async fn import_resource_state(
@@ -325,10 +354,18 @@ impl Provider for ProviderService {
             let known = KnownType::of(session, &request.type_name).await?;
             let server = session.server().await?;
             let mut diagnostics = Vec::new();
-            let (state, private) =
-                import::import_state(known.resource()?, &server, &request.id, &mut diagnostics).await?;
-            let type_name = request.type_name.clone();
-            let imported = pb::import_resource_state::ImportedResource { type_name, state: encode(&state), private };
+            let schema = known.resource()?;
+            let (id, uid) = match &request.identity {
+                Some(identity) if request.id.is_empty() => identity::import_id(schema, &server, identity)?,
+                _ => (request.id.clone(), None),
+            };
+            let (state, private) = import::import_state(schema, &server, &id, uid, &mut diagnostics).await?;
+            let imported = pb::import_resource_state::ImportedResource {
+                type_name: request.type_name.clone(),
+                identity: identity::of_state(schema, &state),
+                state: encode(&state),
+                private,
+            };
             Ok(pb::import_resource_state::Response { imported_resources: vec![imported], diagnostics })
         })
         .await
@@ -347,8 +384,8 @@ impl Provider for ProviderService {
             } else {
                 moving::move_state(&known.schema, &*session.server().await?, request, &mut diagnostics).await?
             };
-            let target_state = encode(&state);
-            Ok(pb::move_resource_state::Response { target_state, target_private, diagnostics })
+            let (target_state, target_identity) = (encode(&state), identity::of_state(known.resource()?, &state));
+            Ok(pb::move_resource_state::Response { target_state, target_private, diagnostics, target_identity })
         })
         .await
     }
@@ -360,7 +397,7 @@ impl Provider for ProviderService {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.type_name).await?;
             let server = session.server().await?;
-            let state = if request.type_name == known.schema.list_name() {
+            let (state, diagnostics) = if request.type_name == known.schema.list_name() {
                 let config = decode_object(request.config.as_ref(), &list_type())?;
                 read::list(&known.schema, &server, &config).await?
             } else {
@@ -368,9 +405,72 @@ impl Provider for ProviderService {
                 let config = decode_object(request.config.as_ref(), &schema.data_source_type())?;
                 read::by_name(schema, &server, &config).await?
             };
-            Ok(pb::read_data_source::Response { state: encode(&state), diagnostics: Vec::new() })
+            Ok(pb::read_data_source::Response { state: encode(&state), diagnostics })
         })
         .await
+    }
+
+    async fn get_resource_identity_schemas(
+        &self,
+        request: Request<pb::get_resource_identity_schemas::Request>,
+    ) -> Answer<pb::get_resource_identity_schemas::Response> {
+        answer_with(request, async |session, _| {
+            let identity_schemas = identity::schemas(&*session.schema().await?);
+            Ok(pb::get_resource_identity_schemas::Response { identity_schemas, diagnostics: Vec::new() })
+        })
+        .await
+    }
+
+    async fn upgrade_resource_identity(
+        &self,
+        request: Request<pb::upgrade_resource_identity::Request>,
+    ) -> Answer<pb::upgrade_resource_identity::Response> {
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
+            let upgraded_identity = Some(identity::upgrade(known.resource()?, &request.raw_identity)?);
+            Ok(pb::upgrade_resource_identity::Response { upgraded_identity, diagnostics: Vec::new() })
+        })
+        .await
+    }
+
+    async fn validate_ephemeral_resource_config(
+        &self,
+        request: Request<pb::validate_ephemeral_resource_config::Request>,
+    ) -> Answer<pb::validate_ephemeral_resource_config::Response> {
+        answer_with(request, async |session, request| {
+            let schema = session.schema().await?;
+            let diagnostics = ephemeral::check(&schema, &request.type_name, request.config.as_ref())?;
+            Ok(pb::validate_ephemeral_resource_config::Response { diagnostics })
+        })
+        .await
+    }
+
+    async fn open_ephemeral_resource(
+        &self,
+        request: Request<pb::open_ephemeral_resource::Request>,
+    ) -> Answer<pb::open_ephemeral_resource::Response> {
+        answer_with(request, async |session, request| {
+            let (schema, server) = (session.schema().await?, session.server().await?);
+            let opened = ephemeral::open(&schema, &server, &request.type_name, request.config.as_ref()).await?;
+            let (result, diagnostics) = (encode(&opened.0), opened.1);
+            Ok(pb::open_ephemeral_resource::Response { diagnostics, result, private: None })
+        })
+        .await
+    }
+
+    async fn renew_ephemeral_resource(
+        &self,
+        _: Request<pb::renew_ephemeral_resource::Request>,
+    ) -> Answer<pb::renew_ephemeral_resource::Response> {
+        // Values that were read need no renewal.
+        answer(pb::renew_ephemeral_resource::Response::default())
+    }
+
+    async fn close_ephemeral_resource(
+        &self,
+        _: Request<pb::close_ephemeral_resource::Request>,
+    ) -> Answer<pb::close_ephemeral_resource::Response> {
+        answer(pb::close_ephemeral_resource::Response::default())
     }
 
     async fn get_functions(&self, request: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {
@@ -394,42 +494,4 @@ impl Provider for ProviderService {
         session(&request)?.stop();
         answer(pb::stop_provider::Response::default())
     }
-}
-
-/// Converts a state of any version of the type to the current form. The server has upgraded the resource itself, and a
-/// read follows; so only attributes that both versions have are kept.
-fn upgrade(schema: &ResourceSchema, raw: Option<&pb::RawState>) -> Result<Value, Faults> {
-    let Some(raw) = raw.filter(|raw| !raw.json.is_empty()) else {
-        return Err(vec![error("the state has the form of Terraform before 0.12, which is not supported", "")]);
-    };
-    let kind = schema.to_type();
-    let state = json::decode_older(&raw.json, &kind).map_err(|fault| vec![super::diagnostic::value_error(&fault)])?;
-    let Value::Map(mut parts) = state else { return Err(vec![error("the state is not an object", "")]) };
-    // A block is never null.
-    if let (Some(Value::Null), crate::value::Type::Object(attributes)) = (parts.get("data"), &kind)
-        && let Some(crate::value::Type::Object(fields)) = attributes.get("data")
-    {
-        let empty = fields.keys().map(|name| (name.clone(), Value::Null)).collect();
-        parts.insert("data".to_owned(), Value::Map(empty));
-    }
-    Ok(Value::Map(parts))
-}
-
-/// The settings of the server and of default tenancy units in a configuration.
-fn settings(config: &Value) -> Result<(ConnectionSettings, Defaults), Faults> {
-    if !config.is_wholly_known() {
-        let detail = "It depends on values that exist only after an apply. Apply those first, with -target.";
-        return Err(vec![error("the provider's configuration is not known yet", detail)]);
-    }
-    let text = |name: &str| config.get(name).as_str().filter(|text| !text.is_empty()).map(ToOwned::to_owned);
-    let settings = ConnectionSettings {
-        address: text("address"),
-        token: text("token"),
-        token_file: text("token_file"),
-        ca_file: text("ca_file"),
-        client_cert: text("client_cert"),
-        client_key: text("client_key"),
-        tls_server_name: text("tls_server_name"),
-    };
-    Ok((settings, Defaults { partition: text("partition"), namespace: text("namespace") }))
 }

@@ -3,9 +3,12 @@
 //! Core opens a new connection for each phase of a command, and several cores may be connected to one process; so the
 //! state of a run belongs to its connection. Each connection asks for the types once.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex as SharedMutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use mortise_resource::pb;
@@ -28,7 +31,14 @@ pub struct Session {
     /// The server of the environment, for calls before a configuration.
     unconfigured: OnceCell<Arc<Server>>,
     stopped: AtomicBool,
+    /// The uids of the resources in core's states.
+    managed: SharedMutex<HashSet<String>>,
+    /// Answer to every call of a connection that is one too many.
+    refusal: Option<Diagnostic>,
 }
+
+/// Most uids that a connection remembers; core's states of one configuration are far smaller.
+const MAX_MANAGED_UIDS: usize = 1_000_000;
 
 /// A server, and the default tenancy units of its resources.
 pub(crate) struct Server {
@@ -83,7 +93,33 @@ impl Session {
             configured: Mutex::new(None),
             unconfigured: OnceCell::new(),
             stopped: AtomicBool::new(false),
+            managed: SharedMutex::default(),
+            refusal: None,
         }
+    }
+
+    /// A new connection that only answers with an error.
+    #[must_use]
+    pub fn refused(connector: Arc<dyn Connector>, prefix: &str, summary: &str, detail: &str) -> Self {
+        Self { refusal: Some(error(summary, detail)), ..Self::new(connector, prefix) }
+    }
+
+    fn check_accepted(&self) -> Result<(), Vec<Diagnostic>> {
+        self.refusal.as_ref().map_or(Ok(()), |refusal| Err(vec![refusal.clone()]))
+    }
+
+    /// Remembers that a state of core has the resource with this uid.
+    pub(crate) fn add_managed(&self, uid: &str) {
+        let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
+        if managed.len() < MAX_MANAGED_UIDS {
+            managed.insert(uid.to_owned());
+        }
+    }
+
+    /// Whether a state of core has the resource with this uid. Core sends each state at the start of a plan.
+    pub(crate) fn is_managed(&self, uid: &str) -> bool {
+        let managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
+        managed.contains(uid) || managed.len() >= MAX_MANAGED_UIDS
     }
 
     /// Takes the settings of the configuration.
@@ -92,6 +128,7 @@ impl Session {
         settings: &ConnectionSettings,
         defaults: Defaults,
     ) -> Result<(), Vec<Diagnostic>> {
+        self.check_accepted()?;
         let client = self.connector.connect(settings).await.map_err(|fault| vec![unreachable(&fault)])?;
         *self.configured.lock().await = Some(Server::new(client, defaults));
         Ok(())
@@ -99,6 +136,7 @@ impl Session {
 
     /// The server that the configuration means, or else the environment.
     pub(crate) async fn server(&self) -> Result<Arc<Server>, Vec<Diagnostic>> {
+        self.check_accepted()?;
         if let Some(server) = &*self.configured.lock().await {
             return Ok(server.clone());
         }
@@ -111,6 +149,7 @@ impl Session {
 
     /// The types of that server, or those of the export if no server can be reached.
     pub(crate) async fn schema(&self) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
+        self.check_accepted()?;
         let asked = match self.server().await {
             Ok(server) => server.schema(&self.prefix).await,
             Err(faults) => Err(faults),
@@ -123,6 +162,7 @@ impl Session {
 
     /// The functions of that server's plugins, or those of the export if no server can be reached.
     pub(crate) async fn functions(&self) -> Result<Arc<FunctionSet>, Vec<Diagnostic>> {
+        self.check_accepted()?;
         let asked = match self.server().await {
             Ok(server) => server.functions().await,
             Err(faults) => Err(faults),

@@ -3,14 +3,19 @@
 use std::{sync::LazyLock, time::Duration};
 
 use mortise_resource::name;
+use tonic::codegen::http::uri::Authority;
 
-use super::diagnostic::{error_at, value_error};
+use super::{
+    diagnostic::{error, error_at, value_error},
+    read::listed_type,
+    wait::field_path,
+};
 use crate::{
     mapping::{Attribute, Object, Shape},
     proto::tfplugin6::Diagnostic,
-    schema::ResourceSchema,
+    schema::{ProviderSchema, ResourceSchema},
     state::{Defaults, request},
-    value::{Step, Value},
+    value::{PathText, Step, Value},
 };
 
 static NO_DEFAULTS: LazyLock<Defaults> = LazyLock::new(Defaults::default);
@@ -23,11 +28,22 @@ pub(crate) fn resource(schema: &ResourceSchema, config: &Value) -> Vec<Diagnosti
             found.push(error_at(&[Step::Attribute(unit.to_owned())], fault));
         }
     }
-    let timeout = config.get("wait").get("timeout");
-    if let Some(text) = timeout.as_str()
-        && let Err(fault) = wait_timeout(text)
-    {
-        found.push(error_at(&["wait", "timeout"].map(|name| Step::Attribute(name.to_owned())), fault.to_string()));
+    for path in schema.set_by_server(config) {
+        let summary = format!("the server sets {}; remove it from the configuration", PathText(&path));
+        found.push(error_at(&path, summary));
+    }
+    for path in [["wait", "timeout"], ["timeouts", "create"], ["timeouts", "update"], ["timeouts", "delete"]] {
+        let text = path.iter().fold(config, |value, name| value.get(name)).as_str();
+        if let Some(Err(fault)) = text.map(wait_timeout) {
+            found.push(error_at(&path.map(|name| Step::Attribute(name.to_owned())), fault.to_string()));
+        }
+    }
+    if let Value::Map(fields) = config.get("wait").get("fields") {
+        for text in fields.keys().filter(|text| field_path(schema, text).is_none()) {
+            let path = ["wait", "fields"].map(|name| Step::Attribute(name.to_owned()));
+            let summary = format!("{text:?} is not the path of a single value, such as data.address");
+            found.push(error_at(&path, summary));
+        }
     }
     let known = known_object(&schema.data, config.get("data"));
     let config = match config {
@@ -44,6 +60,49 @@ pub(crate) fn resource(schema: &ResourceSchema, config: &Value) -> Vec<Diagnosti
     let faults = request(schema, &config, &NO_DEFAULTS).err().unwrap_or_default();
     found.extend(faults.iter().map(value_error));
     found
+}
+
+/// Checks the configuration of a data source: the name of a resource, or the type of a list.
+pub(crate) fn data_source(schema: &ProviderSchema, name: &str, config: &Value) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for unit in ["name", "partition", "namespace"] {
+        let text = config.get(unit).as_str().filter(|text| !(name == schema.list_name() && *text == "*"));
+        if let Some(fault) = text.and_then(name::fault) {
+            found.push(error_at(&[Step::Attribute(unit.to_owned())], fault));
+        }
+    }
+    if name == schema.list_name() && config.get("type").as_str().is_some() {
+        found.extend(listed_type(schema, config).err().unwrap_or_default());
+    }
+    found
+}
+
+/// Checks the configuration of the provider.
+pub(crate) fn provider(config: &Value) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    if !config.get("token").is_null() && !config.get("token_file").is_null() {
+        found.push(error("only one of token and token_file may be set", ""));
+    }
+    if let Some(address) = config.get("address").as_str().filter(|address| !is_address(address)) {
+        let summary = format!("{address:?} is not an address; write host:port, https://host:port or unix:///path");
+        found.push(error_at(&[Step::Attribute("address".to_owned())], summary));
+    }
+    found
+}
+
+/// Whether a text has the form of a server's address. The empty text leaves the address to the environment.
+fn is_address(text: &str) -> bool {
+    if let Some(path) = text.strip_prefix("unix://") {
+        return path.starts_with('/');
+    }
+    let rest = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let authority = rest.parse::<Authority>();
+    text.is_empty() || authority.is_ok_and(|authority| !authority.host().is_empty() && is_port(&authority))
+}
+
+/// Whether an authority has no port, or a number of 16 bits.
+fn is_port(authority: &Authority) -> bool {
+    authority.port().is_some() || authority.as_str().ends_with(authority.host())
 }
 
 /// Longest `wait.timeout`: a day.

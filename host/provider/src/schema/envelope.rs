@@ -27,8 +27,8 @@ fn owner_attribute(flags: Flags, required: Flags, defaulted: Flags) -> Attribute
         text("group", required, "The group of the owner's type."),
         text("group_version", required, "The version of the owner's type."),
         text("kind", required, "The kind of the owner's type."),
-        text("partition", defaulted, "The owner's partition."),
-        text("namespace", defaulted, "The owner's namespace."),
+        text("partition", defaulted, "The owner's partition; that of this resource if it is not set."),
+        text("namespace", defaulted, "The owner's namespace; that of this resource if it is not set."),
         text("name", required, "The owner's name."),
         text("uid", defaulted, "The owner's uid; its current uid if it is not set."),
     ];
@@ -43,6 +43,7 @@ fn server_attributes() -> Vec<Attribute> {
         text("state", COMPUTED, "`STATE_TRUE`, `STATE_FALSE` or `STATE_UNKNOWN`."),
         text("reason", COMPUTED, "The reason, for programs."),
         text("message", COMPUTED, "The reason, for people."),
+        text("resource", COMPUTED, "The other resource that it is about: its type, place and name, joined by slashes."),
     ];
     let status = vec![
         text("observed_generation", COMPUTED, "The generation that the controller observed."),
@@ -65,10 +66,21 @@ pub(super) fn managed_attributes(scope: Scope) -> Vec<Attribute> {
         attribute(
             "conditions",
             Content::Value(Type::list(Type::String)),
-            REQUIRED,
-            "Types of conditions that have to be `STATE_TRUE` for the generation that was written.",
+            OPTIONAL,
+            "Types of conditions that have to be `STATE_TRUE` for the generation that is stored.",
+        ),
+        attribute(
+            "fields",
+            string_map(),
+            OPTIONAL,
+            "Values that fields have to get, by path, such as `data.address`; `*` is any value.",
         ),
         text("timeout", OPTIONAL, "The longest wait, such as `90s` or `5m`; 60s if it is not set."),
+    ];
+    let timeouts = vec![
+        text("create", OPTIONAL, "The longest wait after a create; `wait.timeout` if it is not set."),
+        text("update", OPTIONAL, "The longest wait after an update; `wait.timeout` if it is not set."),
+        text("delete", OPTIONAL, "The longest wait for finalizers; `wait.timeout` if it is not set."),
     ];
     let mut all = vec![text("name", REPLACES, "The name: lower-case letters, digits and dashes.")];
     all.extend(tenancy_attributes(scope, REPLACES_DEFAULTED));
@@ -79,8 +91,9 @@ pub(super) fn managed_attributes(scope: Scope) -> Vec<Attribute> {
             "wait",
             Content::Object(wait),
             OPTIONAL,
-            "The conditions to wait for after a write, and the longest wait, also for controllers after a delete.",
+            "The conditions and fields to wait for after a write, and the longest wait, also for controllers after a delete.",
         ),
+        attribute("timeouts", Content::Object(timeouts), OPTIONAL, "The longest waits of each kind of change."),
     ]);
     all.extend(server_attributes());
     all
@@ -99,7 +112,7 @@ pub(super) fn data_source_attributes(scope: Scope) -> Vec<Attribute> {
 }
 
 /// The attributes of the data source that lists.
-pub(super) fn list() -> Vec<Attribute> {
+pub(super) fn list(has_secrets: bool) -> Vec<Attribute> {
     let found = vec![
         text("id", COMPUTED, "The tenancy and the name, joined by slashes."),
         text("name", COMPUTED, "The name."),
@@ -109,7 +122,7 @@ pub(super) fn list() -> Vec<Attribute> {
         text("generation", COMPUTED, "The generation."),
         text("version", COMPUTED, "The version."),
         attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
-        text("data", COMPUTED, "The data as JSON, for `jsondecode`."),
+        text("data", Flags { sensitive: has_secrets, ..COMPUTED }, "The data as JSON, for `jsondecode`."),
     ];
     vec![
         text("type", REQUIRED, "The type, such as `demo.v2.Artist`; the version may be left out."),

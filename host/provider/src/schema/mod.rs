@@ -11,4 +11,4 @@ pub use attribute::{Attribute, Content, type_of};
 pub use description::{Snapshot, TypeDescription};
 pub use functions::{Function, FunctionSet};
 pub use resource::{ResourceSchema, TypeError};
-pub use set::{ProviderSchema, list_name, list_to_proto, list_type, provider_to_proto, provider_type};
+pub use set::{ProviderSchema, list_name, list_type, provider_to_proto, provider_type};

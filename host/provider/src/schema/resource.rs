@@ -1,6 +1,6 @@
 //! A type of the server as a resource and as a data source.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use mortise_resource::{Scope, data::TypeInfo, descriptors::FileDescriptorSet, manifest, pb, types::gvk};
 use prost::Message as _;
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     mapping::{Object, Options, Shape, ShapeError},
     proto::tfplugin6::{Schema, StringKind, schema},
-    value::{Step, Type},
+    value::{Step, Type, Value},
 };
 
 /// A type as a resource.
@@ -33,9 +33,24 @@ pub struct ResourceSchema {
     pub imports: bool,
     /// Schema version of its data.
     version: u32,
+    scopes: Arc<Scopes>,
+    is_deprecated: bool,
     description: String,
     envelope: Vec<Attribute>,
     data_attributes: Vec<Attribute>,
+}
+
+/// The scopes of a server's types, by group and kind.
+pub(super) type Scopes = BTreeMap<(String, String), Scope>;
+
+/// The scope of a type.
+pub(super) fn scope_of(info: &TypeInfo) -> Scope {
+    match info.scope() {
+        manifest::Scope::Unspecified => Scope::Undefined,
+        manifest::Scope::Cluster => Scope::Cluster,
+        manifest::Scope::Partition => Scope::Partition,
+        manifest::Scope::Namespace => Scope::Namespace,
+    }
 }
 
 /// Reasons why a type cannot be a resource.
@@ -82,7 +97,12 @@ impl ResourceSchema {
     ///
     /// # Errors
     /// See [`TypeError`].
-    pub fn of(info: &TypeInfo, descriptors: &FileDescriptorSet, prefix: &str) -> Result<Self, TypeError> {
+    pub(super) fn of(
+        info: &TypeInfo,
+        descriptors: &FileDescriptorSet,
+        prefix: &str,
+        scopes: Arc<Scopes>,
+    ) -> Result<Self, TypeError> {
         let kind = info.r#type.clone().unwrap_or_default();
         let name = gvk(&kind);
         let pool = DescriptorPool::decode(descriptors.encode_to_vec().as_slice())
@@ -96,12 +116,7 @@ impl ResourceSchema {
         for path in &info.immutable_fields {
             data.mark_immutable(path);
         }
-        let scope = match info.scope() {
-            manifest::Scope::Unspecified => Scope::Undefined,
-            manifest::Scope::Cluster => Scope::Cluster,
-            manifest::Scope::Partition => Scope::Partition,
-            manifest::Scope::Namespace => Scope::Namespace,
-        };
+        let scope = scope_of(info);
         Ok(Self {
             name: resource_name(prefix, &kind),
             version: info.schema_version.max(1),
@@ -111,9 +126,25 @@ impl ResourceSchema {
             data: Arc::new(data),
             moved_from: info.moved_from.clone(),
             imports: info.hooks.as_ref().is_some_and(|hooks| hooks.import),
+            is_deprecated: message.descriptor_proto().options.as_ref().is_some_and(|options| options.deprecated()),
+            scopes,
             kind,
             scope,
         })
+    }
+
+    /// The scope of another type of the server; `None` if the server does not have it.
+    pub(crate) fn scope_of(&self, group: &str, kind: &str) -> Option<Scope> {
+        self.scopes.get(&(group.to_owned(), kind.to_owned())).copied()
+    }
+
+    /// The paths of configured attributes that the server alone sets.
+    #[must_use]
+    pub fn set_by_server(&self, config: &Value) -> Vec<Vec<Step>> {
+        let mut found = Vec::new();
+        read_only(&self.envelope, config, &mut Vec::new(), &mut found);
+        read_only(&self.data_attributes, config.get("data"), &mut vec![Step::Attribute("data".to_owned())], &mut found);
+        found
     }
 
     /// The type of its states and configurations.
@@ -176,6 +207,7 @@ impl ResourceSchema {
             ..schema::Block::default()
         };
         let mut block = block(&self.envelope, &self.description);
+        block.deprecated = self.is_deprecated;
         block.block_types = vec![schema::NestedBlock {
             type_name: "data".to_owned(),
             block: Some(data),
@@ -189,7 +221,39 @@ impl ResourceSchema {
     /// The data source's schema in core's form.
     #[must_use]
     pub fn data_source_to_proto(&self) -> Schema {
-        Schema { version: 0, block: Some(block(&self.data_source_attributes(), &self.description)) }
+        let block = block(&self.data_source_attributes(), &self.description);
+        Schema { version: 0, block: Some(schema::Block { deprecated: self.is_deprecated, ..block }) }
+    }
+}
+
+/// Collects the paths of values at attributes that the server alone sets.
+fn read_only(attributes: &[Attribute], value: &Value, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
+    for attribute in attributes {
+        let value = value.get(&attribute.name);
+        if value.is_null() {
+            continue;
+        }
+        path.push(step(attribute));
+        match (&attribute.content, value) {
+            _ if !attribute.flags.required && !attribute.flags.optional => found.push(path.clone()),
+            (Content::Object(inner), value) => read_only(inner, value, path, found),
+            (Content::List(inner) | Content::Set(inner), Value::List(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    path.push(Step::Index(index));
+                    read_only(inner, item, path, found);
+                    path.pop();
+                }
+            }
+            (Content::Map(inner), Value::Map(entries)) => {
+                for (key, entry) in entries {
+                    path.push(Step::Key(key.clone()));
+                    read_only(inner, entry, path, found);
+                    path.pop();
+                }
+            }
+            _ => {}
+        }
+        path.pop();
     }
 }
 

@@ -1,6 +1,6 @@
 //! All types of a server as resources and data sources, and the schema of the provider itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use mortise_resource::{pb, types::gvk};
 
@@ -8,7 +8,7 @@ use super::{
     attribute::type_of,
     description::TypeDescription,
     envelope,
-    resource::{ResourceSchema, TypeError, block, resource_name},
+    resource::{ResourceSchema, TypeError, block, resource_name, scope_of},
 };
 use crate::{proto::tfplugin6::Schema, value::Type};
 
@@ -34,9 +34,14 @@ impl ProviderSchema {
                 *known = decl;
             }
         }
+        let scope = |description: &TypeDescription| {
+            let kind = description.info.r#type.clone()?;
+            Some(((kind.group, kind.kind), scope_of(&description.info)))
+        };
+        let scopes = Arc::new(types.iter().filter_map(scope).collect());
         let mut all = Self { prefix: prefix.to_owned(), resources: BTreeMap::new(), left_out: Vec::new() };
         for into_value in newest.into_values() {
-            match ResourceSchema::of(&into_value.info, &into_value.descriptors, prefix) {
+            match ResourceSchema::of(&into_value.info, &into_value.descriptors, prefix, Arc::clone(&scopes)) {
                 Ok(schema) => all.add(schema),
                 Err(error) => all.left_out.push(error),
             }
@@ -77,6 +82,14 @@ impl ProviderSchema {
     pub fn list_name(&self) -> String {
         list_name(&self.prefix)
     }
+
+    /// The schema of the data source that lists resources, in core's form. It hides the data of resources if a type has
+    /// fields with `debug_redact`: one schema serves the lists of all types.
+    #[must_use]
+    pub fn list_to_proto(&self) -> Schema {
+        let has_secrets = self.resources.values().any(|resource| resource.data.has_secrets());
+        Schema { version: 0, block: Some(block(&envelope::list(has_secrets), "Resources of a type.")) }
+    }
 }
 
 /// The name of the data source that lists resources.
@@ -100,13 +113,7 @@ pub fn provider_to_proto() -> Schema {
 /// The type of the configuration of the data source that lists resources.
 #[must_use]
 pub fn list_type() -> Type {
-    type_of(&envelope::list())
-}
-
-/// The schema of the data source that lists resources, in core's form.
-#[must_use]
-pub fn list_to_proto() -> Schema {
-    Schema { version: 0, block: Some(block(&envelope::list(), "Resources of a type.")) }
+    type_of(&envelope::list(false))
 }
 
 fn version(description: &TypeDescription) -> Option<(bool, u64, &str, u64)> {

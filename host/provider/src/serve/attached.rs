@@ -13,8 +13,12 @@ use super::{
 };
 use crate::{client::Connector, rpc::Session};
 
-/// Most connections at once; core opens one for each phase of a command.
-const MAX_CONNECTIONS: usize = 64;
+/// Most connections at once. Core opens one for each instance of the provider in each phase of a command, an alias
+/// counting as an instance.
+const MAX_CONNECTIONS: usize = 4_096;
+
+/// Most connections beyond that, which only get an error; further ones are closed.
+const MAX_REFUSED_CONNECTIONS: usize = 256;
 
 /// Serves connections until `stopped`.
 ///
@@ -26,15 +30,39 @@ pub async fn serve_attached(
     prefix: String,
     stopped: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let connections = Connections::default();
-    let incoming = incoming.filter_map(move |stream| {
-        let full = *connections.count().borrow() >= MAX_CONNECTIONS;
-        (!full).then(|| {
-            Ok::<_, io::Error>(Connection::new(stream, Session::new(connector.clone(), &prefix), connections.open()))
-        })
-    });
+    let door = Door { connections: Connections::default(), limit: MAX_CONNECTIONS, connector, prefix };
+    let incoming = incoming.filter_map(move |stream| door.connection(stream).map(Ok::<_, io::Error>));
     let router = router(Controller::default()).await;
     within_grace(stopped, |stopped| router.serve_with_incoming_shutdown(incoming, stopped)).await
+}
+
+/// Makes the sessions of connections, as far as the bound allows.
+struct Door {
+    connections: Connections,
+    limit: usize,
+    connector: Arc<dyn Connector>,
+    prefix: String,
+}
+
+impl Door {
+    /// The connection of a stream; `None` closes it.
+    fn connection<S>(&self, stream: S) -> Option<Connection<S>> {
+        let open = *self.connections.count().borrow();
+        let connector = self.connector.clone();
+        let session = if open < self.limit {
+            Session::new(connector, &self.prefix)
+        } else {
+            tracing::warn!(open, limit = self.limit, "refused a connection of a provider: too many are open");
+            if open >= self.limit + MAX_REFUSED_CONNECTIONS {
+                return None;
+            }
+            let summary = format!("the server has its most connections of providers, {}", self.limit);
+            let detail = "Each instance of the provider has one, an alias included. Apply in parts with -target, or let \
+                          core start the provider: `mortise provider export`.";
+            Session::refused(connector, &self.prefix, &summary, detail)
+        };
+        Some(Connection::new(stream, session, self.connections.open()))
+    }
 }
 
 /// The value of `TF_REATTACH_PROVIDERS` for a server's socket. `pid` has to be a process that core can see during its
@@ -51,4 +79,49 @@ pub fn reattach(source: &str, pid: u32, socket: &Path) -> String {
         }
     })
     .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use tonic::transport::server::Connected as _;
+
+    use super::*;
+    use crate::{
+        client::{ConnectError, ConnectionSettings, ExportError, ResourceClient},
+        schema::Snapshot,
+    };
+
+    struct Nowhere;
+
+    #[async_trait]
+    impl Connector for Nowhere {
+        async fn connect(&self, _: &ConnectionSettings) -> Result<Arc<dyn ResourceClient>, ConnectError> {
+            Err(ConnectError::new(io::Error::other("there is no server")))
+        }
+
+        fn snapshot(&self) -> Result<Option<Snapshot>, ExportError> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_too_many_gets_an_answer_and_its_place_is_free_afterwards() {
+        let connections = Connections::default();
+        let door = Door { connections, limit: 2, connector: Arc::new(Nowhere), prefix: "mortise".to_owned() };
+        let summary = async |connection: &Connection<()>| {
+            connection.connect_info().schema().await.err().unwrap().remove(0).summary
+        };
+        let first = door.connection(()).unwrap();
+        let second = door.connection(()).unwrap();
+        assert_eq!(summary(&second).await, "no server can be reached");
+        let third = door.connection(()).unwrap();
+        assert_eq!(summary(&third).await, "the server has its most connections of providers, 2");
+        let refused: Vec<_> = (1..MAX_REFUSED_CONNECTIONS).map(|_| door.connection(()).unwrap()).collect();
+        assert!(door.connection(()).is_none());
+        drop((first, second, third, refused));
+        assert_eq!(summary(&door.connection(()).unwrap()).await, "no server can be reached");
+    }
 }

@@ -9,10 +9,10 @@ mod pending;
 mod private;
 mod request;
 
-pub use observed::{StateError, data_source_state, id_text, list_entry, metadata, state};
+pub use observed::{Observed, data_source_state, id_text, list_entry, metadata, state};
 pub use pending::{Origin, Pending};
 pub use private::Private;
-pub use request::{Defaults, known_id, request, resource_id, tenancy_of};
+pub use request::{Defaults, known_id, owner_units, request, resource_id, tenancy_of};
 
 use crate::{mapping::Leaf, mapping::Shape};
 

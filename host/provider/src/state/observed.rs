@@ -11,62 +11,50 @@ use crate::{
     value::{Step, Value, ValueError},
 };
 
-/// A resource cannot be converted to state.
-#[derive(Debug, thiserror::Error)]
-#[error("{what} cannot be converted to state: {source}")]
-pub struct StateError {
-    /// The resource.
-    pub what: String,
-    /// Cause.
-    pub source: ValueError,
-}
+/// A state, and the parts of the stored resource that it cannot have: null, with their paths.
+pub type Observed = (Value, Vec<ValueError>);
 
 /// The state of a resource. It keeps the spelling of `prior` where the server's value still corresponds to it.
-///
-/// # Errors
-/// The data has no form as a value.
-pub fn state(
-    schema: &ResourceSchema,
-    resource: &pb::Resource,
-    prior: &Value,
-    divergences: &Divergences,
-) -> Result<Value, StateError> {
+#[must_use]
+pub fn state(schema: &ResourceSchema, resource: &pb::Resource, prior: &Value, divergences: &Divergences) -> Observed {
     let mut state = envelope(schema.scope, resource);
     let metadata = undo(&metadata_shape(), "metadata", prior.get("metadata"), &metadata(resource), divergences);
-    let data = data(schema, resource)?;
+    let (data, faults) = data(schema, resource);
     state.insert("metadata".to_owned(), metadata);
     state.insert("data".to_owned(), undo(&schema.shape(), "data", prior.get("data"), &data, divergences));
     state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
-    state.insert("wait".to_owned(), prior.get("wait").clone());
-    Ok(Value::Map(state))
+    for own in ["wait", "timeouts"] {
+        state.insert(own.to_owned(), prior.get(own).clone());
+    }
+    (Value::Map(state), faults)
 }
 
 /// The state of a data source.
-///
-/// # Errors
-/// The data has no form as a value.
-pub fn data_source_state(schema: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+#[must_use]
+pub fn data_source_state(schema: &ResourceSchema, resource: &pb::Resource) -> Observed {
     let mut state = envelope(schema.scope, resource);
+    let (data, faults) = data(schema, resource);
     state.insert("metadata".to_owned(), metadata(resource));
-    state.insert("data".to_owned(), data(schema, resource)?);
+    state.insert("data".to_owned(), data);
     state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
-    Ok(Value::Map(state))
+    (Value::Map(state), faults)
 }
 
-/// A resource in a list.
-///
-/// # Errors
-/// The data has no form as JSON.
-pub fn list_entry(schema: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
+/// A resource in a list. Its data is null if it has no form in JSON.
+#[must_use]
+pub fn list_entry(schema: &ResourceSchema, resource: &pb::Resource) -> Observed {
     let json = match &resource.data {
-        Some(data) => mortise_text::data_to_json(data, &schema.data.message)
-            .ok_or_else(|| fault(resource)(ValueError::new("its data cannot be written as JSON")))?,
-        None => "{}".to_owned(),
+        Some(data) => mortise_text::data_to_json(data, &schema.data.message),
+        None => Some("{}".to_owned()),
     };
     let id = resource.id.clone().unwrap_or_default();
     let tenancy = id.tenancy.clone().unwrap_or_default();
-    Ok(Value::object([
-        ("id", Value::String(id_text(schema.scope, &id))),
+    let text = id_text(schema.scope, &id);
+    let fault = json.is_none().then(|| {
+        ValueError::new(format!("the data of {text} has a value without a form in JSON, and is shown as null"))
+    });
+    let entry = Value::object([
+        ("id", Value::String(text)),
         ("name", Value::text(id.name)),
         ("partition", Value::text(tenancy.partition)),
         ("namespace", Value::text(tenancy.namespace)),
@@ -74,21 +62,14 @@ pub fn list_entry(schema: &ResourceSchema, resource: &pb::Resource) -> Result<Va
         ("generation", Value::text(resource.generation.as_str())),
         ("version", Value::text(resource.version.as_str())),
         ("metadata", metadata(resource)),
-        ("data", Value::String(json)),
-    ]))
+        ("data", json.map_or(Value::Null, Value::String)),
+    ]);
+    (entry, fault.into_iter().collect())
 }
 
-fn fault(resource: &pb::Resource) -> impl FnOnce(ValueError) -> StateError + '_ {
-    move |source| {
-        let id = resource.id.as_ref();
-        let kind = id.and_then(|id| id.r#type.as_ref()).map(gvk).unwrap_or_default();
-        StateError { what: format!("{kind}/{}", id.map(|id| id.name.as_str()).unwrap_or_default()), source }
-    }
-}
-
-fn data(schema: &ResourceSchema, resource: &pb::Resource) -> Result<Value, StateError> {
-    from_data(&schema.data, resource.data.as_ref())
-        .map_err(|e| fault(resource)(e.within(Step::Attribute("data".to_owned()))))
+fn data(schema: &ResourceSchema, resource: &pb::Resource) -> Observed {
+    let (data, faults) = from_data(&schema.data, resource.data.as_ref());
+    (data, faults.into_iter().map(|fault| fault.within(Step::Attribute("data".to_owned()))).collect())
 }
 
 /// The id in the form that import takes.
@@ -152,6 +133,14 @@ fn owner(owner_id: Option<&pb::Id>) -> Value {
     ])
 }
 
+/// The resource that a condition is about: `catalog.v1.Service/default/default/web`.
+fn reference_text(reference: &pb::Reference) -> String {
+    let tenancy = reference.tenancy.clone().unwrap_or_default();
+    let kind = reference.r#type.as_ref().map(gvk).unwrap_or_default();
+    let parts = [kind, tenancy.partition, tenancy.namespace, reference.name.clone(), reference.section.clone()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+}
+
 fn status(resource: &pb::Resource) -> Value {
     let condition = |condition: &pb::Condition| {
         Value::object([
@@ -159,6 +148,7 @@ fn status(resource: &pb::Resource) -> Value {
             ("state", Value::String(condition.state().as_str_name().to_owned())),
             ("reason", Value::text(condition.reason.as_str())),
             ("message", Value::text(condition.message.as_str())),
+            ("resource", condition.resource.as_ref().map_or(Value::Null, |about| Value::String(reference_text(about)))),
         ])
     };
     let status = |status: &pb::Status| {

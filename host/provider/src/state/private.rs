@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Pending, metadata_shape};
 use crate::{
-    mapping::{Divergences, Shape},
+    mapping::Divergences,
     schema::ResourceSchema,
     value::{Step, msgpack},
 };
@@ -71,8 +71,8 @@ impl Private {
         for entry in div {
             let path: Vec<_> = entry.path.into_iter().map(StepRecord::into_step).collect();
             let shape = match path.split_first() {
-                Some((Step::Attribute(root), rest)) if root == "data" => shape_at(&schema.shape(), rest),
-                Some((Step::Attribute(root), rest)) if root == "metadata" => shape_at(&metadata_shape(), rest),
+                Some((Step::Attribute(root), rest)) if root == "data" => schema.shape().at(rest).cloned(),
+                Some((Step::Attribute(root), rest)) if root == "metadata" => metadata_shape().at(rest).cloned(),
                 _ => None,
             };
             let value = STANDARD.decode(entry.value).ok();
@@ -101,19 +101,5 @@ impl StepRecord {
             Self::Key(key) => Step::Key(key),
             Self::Index(index) => Step::Index(index),
         }
-    }
-}
-
-/// The shape at the end of a path.
-fn shape_at(shape: &Shape, path: &[Step]) -> Option<Shape> {
-    let Some((step, rest)) = path.split_first() else { return Some(shape.clone()) };
-    match (shape, step) {
-        (Shape::Object(object), Step::Attribute(name)) => {
-            shape_at(&object.attributes.iter().find(|attribute| attribute.name == *name)?.shape, rest)
-        }
-        (Shape::List(element) | Shape::Set(element), Step::Index(_)) | (Shape::Map(element), Step::Key(_)) => {
-            shape_at(element, rest)
-        }
-        _ => None,
     }
 }

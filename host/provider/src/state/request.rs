@@ -1,6 +1,6 @@
 //! Requests for configurations.
 
-use mortise_resource::{Scope, meta, pb};
+use mortise_resource::{Scope, meta, pb, tenancy};
 
 use crate::{
     mapping::to_data,
@@ -30,7 +30,7 @@ pub fn request(schema: &ResourceSchema, config: &Value, defaults: &Defaults) -> 
     match (data, faults.is_empty()) {
         (Ok(data), true) => Ok(pb::Resource {
             id: Some(resource_id(schema, config, defaults)),
-            owner: owner(config.get("owner")),
+            owner: owner(schema, config, defaults),
             metadata,
             data: Some(data),
             ..pb::Resource::default()
@@ -94,13 +94,37 @@ fn metadata(config: &Value, faults: &mut Vec<ValueError>) -> meta::Metadata {
     metadata
 }
 
-fn owner(value: &Value) -> Option<pb::Id> {
+/// The units of an owner's place that are the resource's own: those that the owner's type has, and that its
+/// configuration leaves out.
+#[must_use]
+pub fn owner_units(schema: &ResourceSchema, owner: &Value) -> Vec<&'static str> {
+    let units: &[&str] = match schema.scope_of(&text(owner.get("group")), &text(owner.get("kind"))) {
+        Some(Scope::Namespace) => &["partition", "namespace"],
+        Some(Scope::Partition) => &["partition"],
+        Some(Scope::Cluster | Scope::Undefined) | None => &[],
+    };
+    units.iter().filter(|unit| text(owner.get(unit)).is_empty()).copied().collect()
+}
+
+fn owner(schema: &ResourceSchema, config: &Value, defaults: &Defaults) -> Option<pb::Id> {
+    let value = config.get("owner");
     let Value::Map(_) = value else { return None };
     let part = |name: &str| text(value.get(name));
+    let own = tenancy_of(schema.scope, config, defaults);
+    let units = owner_units(schema, value);
+    // The server completes the place of the resource, but not that of its owner.
+    let unit = |name: &str, own: String| match (units.contains(&name), own.is_empty()) {
+        (false, _) => part(name),
+        (true, true) => tenancy::DEFAULT.to_owned(),
+        (true, false) => own,
+    };
     Some(pb::Id {
         name: part("name"),
         uid: part("uid"),
         r#type: Some(pb::Type { group: part("group"), group_version: part("group_version"), kind: part("kind") }),
-        tenancy: Some(pb::Tenancy { partition: part("partition"), namespace: part("namespace") }),
+        tenancy: Some(pb::Tenancy {
+            partition: unit("partition", own.partition),
+            namespace: unit("namespace", own.namespace),
+        }),
     })
 }

@@ -51,9 +51,14 @@ impl Hash for Number {
 pub struct NumberError;
 
 impl Number {
-    /// Converts a 64-bit float by its shortest decimal text; `None` for NaN and infinities.
+    /// Converts a 64-bit float by its shortest decimal text; `None` for NaN and infinities. A subnormal one is converted
+    /// exactly: core counts its digits as if it had the precision of larger ones, and finds another shortest text.
     #[must_use]
     pub fn from_f64(number: f64) -> Option<Self> {
+        if number.is_subnormal() {
+            let decimal = BigDecimal::try_from(number).ok()?.normalized();
+            return Some(Self { decimal, is_negative_zero: false });
+        }
         if number.is_finite() { number.to_string().parse().ok() } else { None }
     }
 
@@ -81,7 +86,7 @@ impl Number {
         self.is_negative_zero
     }
 
-    /// Converts to a 64-bit float, if its shortest text is this number.
+    /// Converts to a 64-bit float, if [`Self::from_f64`] makes this number of it.
     #[must_use]
     pub fn to_f64(&self) -> Option<f64> {
         let float = self.nearest_f64();
@@ -176,6 +181,10 @@ mod tests {
         assert_eq!(number("0.1").to_f64(), Some(0.1));
         assert_eq!(number("0.1000000000000000000001").to_f64(), None);
         assert_eq!(number("1e400").to_f64(), None);
+        // Core's shortest text of a subnormal float is not this one.
+        let tiny = number("5e-324");
+        assert_eq!((tiny.to_f64(), tiny.nearest_f64().to_bits()), (None, 1));
+        assert_eq!(Number::from_f64(f64::from_bits(1)).unwrap().to_f64(), Some(f64::from_bits(1)));
         let zero = number("-0e3");
         assert_eq!((zero.to_i64(), zero.to_u64(), zero.is_negative_zero()), (Some(0), Some(0), true));
         assert!(zero.to_f64().unwrap().is_sign_negative() && !number("0").nearest_f64().is_sign_negative());

@@ -1,0 +1,147 @@
+//! Deletions: what a plan shows of them, and the deletion itself with its wait.
+
+use std::fmt::Write as _;
+
+use mortise_resource::{
+    data::{DeleteStep, PlanDeleteResponse, delete_step::Action},
+    meta, pb,
+    types::describe,
+};
+use tonic::Code;
+
+use super::{
+    apply::ApplyResult,
+    diagnostic::{error, warning},
+    session::{Server, Session},
+    wait::{Change, PollDelays, limit},
+};
+use crate::{proto::tfplugin6::Diagnostic, schema::ResourceSchema, state::known_id, value::Value};
+
+/// Most resources that a diagnostic names.
+const MAX_NAMED: usize = 20;
+
+/// Remedy of a deletion that a protected resource refuses.
+const PROTECTION_REMEDY: &str = "`mortise protect --off TYPE NAME` allows the deletion.";
+
+/// Warnings of a planned deletion: the resources that go or change with it, those that refuse it, and finalizers that
+/// hold up an earlier deletion.
+pub(crate) async fn warnings(
+    schema: &ResourceSchema,
+    server: &Server,
+    prior: &Value,
+) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
+    let Some(found) = server.read(known_id(schema, prior)).await? else { return Ok(Vec::new()) };
+    let mut warnings = Vec::new();
+    // Controllers remove their finalizers after the mark; those of an unmarked resource are no obstacle yet.
+    if meta::is_marked(&found.metadata) {
+        warnings.push(being_deleted(&found));
+    }
+    let id = found.id.unwrap_or_default();
+    match server.client.plan_delete(id.clone()).await {
+        Ok(plan) => warnings.extend(effects(&id, &plan)),
+        // A server of an earlier version.
+        Err(status) if status.code() == Code::Unimplemented => {}
+        Err(status) => {
+            warnings.push(warning(format!("the effect on other resources is not known: {}", status.message())));
+        }
+    }
+    Ok(warnings)
+}
+
+/// A warning that a resource is marked for deletion.
+pub(super) fn being_deleted(marked: &pb::Resource) -> Diagnostic {
+    let held = meta::finalizers(&marked.metadata).into_iter().collect::<Vec<_>>().join(", ");
+    let held = if held.is_empty() { String::new() } else { format!("The deletion waits for finalizers: {held}. ") };
+    let detail = format!("{held}Until it is gone it cannot change; then a plan creates it again.");
+    Diagnostic { detail, ..warning("the resource is being deleted") }
+}
+
+/// The effects of a deletion on other resources.
+fn effects(id: &pb::Id, plan: &PlanDeleteResponse) -> Vec<Diagnostic> {
+    let is_itself = |step: &DeleteStep| step.id.as_ref().is_some_and(|other| other.uid == id.uid);
+    let of = |actions: &[Action], itself: bool| -> Vec<&DeleteStep> {
+        plan.steps.iter().filter(|step| actions.contains(&step.action()) && (itself || !is_itself(step))).collect()
+    };
+    let mut found = Vec::new();
+    let mut show = |summary: String, steps: &[&DeleteStep], remedy: &str| {
+        let mut detail = String::new();
+        for step in steps.iter().take(MAX_NAMED) {
+            let named = step.id.as_ref().map_or_else(|| "a resource that you may not read".to_owned(), describe);
+            let field = if step.field.is_empty() { String::new() } else { format!(": data.{}", step.field) };
+            // Writes to memory do not fail.
+            let _ = writeln!(detail, "{named}{field}{}", waits_for(step));
+        }
+        if steps.len() > MAX_NAMED {
+            detail.push_str("and more\n");
+        }
+        if plan.is_cut {
+            let _ = writeln!(detail, "and more: {}", plan.cut);
+        }
+        detail.push_str(remedy);
+        found.push(Diagnostic { detail, ..warning(summary) });
+    };
+    let gone = of(&[Action::Delete, Action::Mark, Action::DeleteLater], false);
+    if !gone.is_empty() || plan.hidden > 0 {
+        let count = gone.len() + usize::try_from(plan.hidden).unwrap_or_default();
+        show(format!("the deletion of {:?} deletes {count} other {}", id.name, resources(count)), &gone, "");
+    }
+    let changed = of(&[Action::Unset, Action::UnsetLater, Action::ReleaseLater], false);
+    if !changed.is_empty() {
+        let count = changed.len();
+        show(format!("the deletion of {:?} changes {count} other {}", id.name, resources(count)), &changed, "");
+    }
+    let waiting = of(&[Action::Hang], true);
+    if !waiting.is_empty() {
+        show(format!("the deletion of {:?} waits for something", id.name), &waiting, "");
+    }
+    let blocks = of(&[Action::Block], true);
+    if plan.is_blocked {
+        let is_protected = blocks.iter().any(|step| step.field.is_empty());
+        let remedy = if is_protected { PROTECTION_REMEDY } else { "" };
+        show(format!("the deletion of {:?} will be refused", id.name), &blocks, remedy);
+    }
+    found
+}
+
+/// The obstacles of a resource whose deletion waits; empty for other steps.
+fn waits_for(step: &DeleteStep) -> String {
+    let held_by = step.held_by.iter().map(describe);
+    let obstacles = step.finalizers.iter().map(|name| format!("finalizer {name}")).chain(held_by);
+    let obstacles: Vec<_> = obstacles.chain((!step.reason.is_empty()).then(|| step.reason.clone())).collect();
+    match step.action() {
+        Action::Hang => format!(" waits: {}", obstacles.join(", ")),
+        _ => String::new(),
+    }
+}
+
+fn resources(count: usize) -> &'static str {
+    if count == 1 { "resource" } else { "resources" }
+}
+
+/// Deletes the resource of a state, and waits until it is gone.
+pub(super) async fn delete(schema: &ResourceSchema, session: &Session, server: &Server, prior: &Value) -> ApplyResult {
+    let id = known_id(schema, prior);
+    if let Err(status) = server.client.delete(id.clone()).await {
+        let mut faults = server.faults("deleting", &status);
+        if let (true, Some(fault)) = (status.message().contains("block_deletion"), faults.first_mut()) {
+            PROTECTION_REMEDY.clone_into(&mut fault.detail);
+        }
+        return ApplyResult::refused(faults);
+    }
+    let mut delays = PollDelays::for_at_most(limit(prior, Change::Delete));
+    loop {
+        let found = match server.client.read(id.clone()).await {
+            Ok(None) => return ApplyResult { state: Some(Value::Null), ..ApplyResult::default() },
+            Ok(Some(found)) => found,
+            Err(status) => return ApplyResult::refused(server.faults("deleting", &status)),
+        };
+        if !delays.next(session).await {
+            let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
+            let detail = format!(
+                "It is marked for deletion, and goes when controllers have removed these finalizers: {finalizers}. A longer \
+                 `timeouts.delete` gives them more time; a destroy can be repeated."
+            );
+            return ApplyResult::refused(vec![error("the resource is not deleted yet", detail)]);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Identities, and resources that core keeps in no file.
+
+use mortise_provider::{
+    proto::tfplugin6::{self as pb, ResourceIdentityData, diagnostic::Severity},
+    value::{Type, Value, msgpack},
+};
+
+use super::{EVERYTHING, attached, summaries, text};
+use crate::provider::terraform_core::{encode, state_json};
+
+const PARTS: [&str; 4] = ["partition", "namespace", "name", "uid"];
+
+fn identity(parts: [Value; 4]) -> Value {
+    Value::object(PARTS.into_iter().zip(parts))
+}
+
+fn decoded(data: Option<&ResourceIdentityData>) -> Value {
+    let bytes = &data.expect("an identity").identity_data.as_ref().unwrap().msgpack;
+    msgpack::decode(bytes, &Type::object(PARTS.map(|part| (part, Type::String)))).unwrap()
+}
+
+#[tokio::test]
+async fn identities_name_a_resource_for_reads_and_imports() {
+    let (_server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    let schemas = core.client.get_resource_identity_schemas(pb::get_resource_identity_schemas::Request {}).await;
+    let schemas = schemas.unwrap().into_inner().identity_schemas;
+    let parts: Vec<_> = schemas[EVERYTHING].identity_attributes.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(parts, PARTS);
+    assert!(schemas[EVERYTHING].identity_attributes.iter().all(|one| one.required_for_import == (one.name == "name")));
+    assert_eq!(schemas["mortise_tenancy_namespace"].identity_attributes.len(), 3, "its scope has no namespace");
+
+    let config = core.config(EVERYTHING, "x", &[("text", text("Mine"))]);
+    let made = core.make(EVERYTHING, None, &config).await.unwrap();
+    let uid = made.state.get("uid").clone();
+    let whole = identity([text("default"), text("default"), text("x"), uid.clone()]);
+    let request = pb::read_resource::Request {
+        type_name: EVERYTHING.into(),
+        current_state: encode(&made.state),
+        private: made.private.clone(),
+        ..Default::default()
+    };
+    let read = core.client.read_resource(request).await.unwrap().into_inner();
+    assert_eq!(decoded(read.new_identity.as_ref()), whole);
+
+    let null = || Value::Null;
+    for wanted in [identity([null(), null(), text("x"), null()]), whole.clone()] {
+        let identity = Some(ResourceIdentityData { identity_data: encode(&wanted) });
+        let request =
+            pb::import_resource_state::Request { type_name: EVERYTHING.into(), identity, ..Default::default() };
+        let answer = core.client.import_resource_state(request).await.unwrap().into_inner();
+        assert_eq!(answer.diagnostics.len(), 0, "{answer:?}");
+        assert_eq!(decoded(answer.imported_resources[0].identity.as_ref()), whole);
+        assert_eq!(core.decode(EVERYTHING, answer.imported_resources[0].state.as_ref()).get("uid"), &uid);
+    }
+    let other = identity([null(), null(), text("x"), text("01ARZ3NDEKTSV4RRFFQ69G5FAV")]);
+    let identity = Some(ResourceIdentityData { identity_data: encode(&other) });
+    let request = pb::import_resource_state::Request { type_name: EVERYTHING.into(), identity, ..Default::default() };
+    let answer = core.client.import_resource_state(request).await.unwrap().into_inner();
+    assert!(summaries(&answer.diagnostics).contains("with the uid 01ARZ3NDEKTSV4RRFFQ69G5FAV"), "{answer:?}");
+
+    let request = pb::upgrade_resource_identity::Request {
+        type_name: EVERYTHING.into(),
+        version: 0,
+        raw_identity: state_json(&whole),
+    };
+    let answer = core.client.upgrade_resource_identity(request).await.unwrap().into_inner();
+    assert_eq!(decoded(answer.upgraded_identity.as_ref()), whole);
+}
+
+#[tokio::test]
+async fn ephemeral_resources_are_read_and_checked() {
+    let (_server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    let made = core.config(EVERYTHING, "x", &[("secret", text("hunter2"))]);
+    core.make(EVERYTHING, None, &made).await.unwrap();
+    let schema = core.client.get_provider_schema(pb::get_provider_schema::Request {}).await.unwrap().into_inner();
+    assert_eq!(schema.ephemeral_resource_schemas[EVERYTHING], schema.data_source_schemas[EVERYTHING]);
+    let kind = core.data_source_type(EVERYTHING);
+    let Type::Object(parts) = &kind else { panic!("{kind:?}") };
+    let named = |name: &str| {
+        let part = |part: &String| (part.clone(), if part == "name" { text(name) } else { Value::Null });
+        encode(&Value::Map(parts.keys().map(part).collect()))
+    };
+    let request = pb::open_ephemeral_resource::Request { type_name: EVERYTHING.into(), config: named("x") };
+    let opened = core.client.open_ephemeral_resource(request).await.unwrap().into_inner();
+    let result = msgpack::decode(&opened.result.unwrap().msgpack, &kind).unwrap();
+    assert_eq!(result.get("data").get("secret"), &text("hunter2"));
+    let request = pb::open_ephemeral_resource::Request { type_name: EVERYTHING.into(), config: named("absent") };
+    let absent = core.client.open_ephemeral_resource(request).await.unwrap().into_inner();
+    assert_eq!(absent.diagnostics[0].severity(), Severity::Error);
+    let request =
+        pb::validate_ephemeral_resource_config::Request { type_name: EVERYTHING.into(), config: named("Bad_Name") };
+    let faults = core.client.validate_ephemeral_resource_config(request).await.unwrap().into_inner().diagnostics;
+    assert!(summaries(&faults).starts_with("name|"), "{faults:?}");
+    let closed = core.client.close_ephemeral_resource(pb::close_ephemeral_resource::Request::default()).await.unwrap();
+    assert!(closed.into_inner().diagnostics.is_empty());
+}
