@@ -69,6 +69,8 @@ async fn hangup_opens_the_audit_file_again() {
     std::fs::rename(&file, dir.path().join("audit.jsonl.1")).unwrap();
     server.signal("HUP");
     logged(&server, "reloaded settings, the file of the audit log", 1).await;
+    // The look at the name of the file says something else.
+    logged(&server, "the audit log is open again", 1).await;
     eventually("a new file", async || file.exists()).await;
     server.write(artist("korn")).await.unwrap();
     eventually("its record", async || std::fs::read_to_string(&file).unwrap().contains("korn")).await;

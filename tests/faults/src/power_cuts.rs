@@ -1,37 +1,36 @@
 //! `power-cuts`: cuts the power while a store is at work.
 //!
 //! A writer lives under `strace`, several times on the same store: it is closed or kills itself, and lives again; some
-//! lives begin with a compaction. The
+//! lives begin with a compaction, every other one as on a file system that cannot exchange two names. The
 //! trace has its changes of files, and the acknowledged writes at each moment. The trace is replayed to a
-//! [disk](crate::disk) up to a random point. A possible content of the disk is put into a directory and opened: every
+//! [disk](crate::disk) up to a random point, or with `--compactions` up to each call of a compaction and of the opening
+//! behind it. A possible content of the disk is put into a directory and opened: every
 //! acknowledged write must be there, none by halves, and a new write must get a new version.
 //!
 //! After each life the replay is compared with the real files, so no change of them was missed.
+
+mod opened;
 
 use std::{
     collections::BTreeMap,
     fs,
     io::ErrorKind,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::mpsc::{RecvTimeoutError, channel},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use clap::Args;
 use fastrand::Rng;
-use mortise_store::{Backend, Batch, Mutation, SledBackend};
 
+use self::opened::open;
 use crate::{
     Outcome,
     disk::{Disk, Loss},
     ledger::Ledger,
     report::{Bound, Table, work_dir},
-    resources::{State, resource},
     trace::{self, CALLS, Call, Event},
-    writer::{End, Life, content, options, wait_until_free},
+    writer::{End, Life},
 };
 
 /// Lives in one trace.
@@ -40,9 +39,6 @@ const LIVES: u64 = 5;
 const CASES: u64 = 250;
 /// Number of last events shown if the replay of a trace differs from the real files.
 const LAST_CALLS: usize = 60;
-/// Time to open after which a store counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Options of the command.
 #[derive(Debug, Args)]
 pub(crate) struct PowerCuts {
@@ -58,6 +54,9 @@ pub(crate) struct PowerCuts {
     /// Only this case.
     #[arg(long)]
     case: Option<u64>,
+    /// Every life begins with a compaction, and the power fails at each call of these, one after the other.
+    #[arg(long)]
+    compactions: bool,
     /// A directory for the traces. Existing ones are used again, so that a case can be repeated. The files of a wrong
     /// case are put beside them.
     #[arg(long)]
@@ -83,14 +82,23 @@ impl Trace {
         }
         Ok(disk)
     }
-}
 
-/// Result of a cut.
-struct Cut {
-    verdict: &'static str,
-    faults: Vec<String>,
-    present: u64,
-    absent: u64,
+    /// Returns the places of the events of compactions, and of the openings behind them.
+    fn compactions(&self) -> Vec<usize> {
+        let silent = |n: &usize| !matches!(self.events.get(*n), None | Some(Event::Said(_)));
+        self.lives.iter().skip(1).flat_map(|begin| (*begin..).take_while(silent)).collect()
+    }
+
+    /// Returns the numbers of compactions by an exchange, and by two renames.
+    fn swaps(&self) -> [u64; 2] {
+        let count = |is: &dyn Fn(&Call) -> bool| {
+            let begun = self.events.iter().filter(|event| matches!(event, Event::Begin(_, call) if is(call)));
+            begun.count() as u64
+        };
+        let is_former = |path: &[String]| path.last().is_some_and(|name| name == "store.former");
+        let renames = count(&|call| matches!(call, Call::Rename { to, .. } if is_former(to)));
+        [count(&|call| matches!(call, Call::Exchange { .. })) - renames, renames]
+    }
 }
 
 /// Runs the command. Returns whether all was well.
@@ -108,6 +116,7 @@ pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
         let trace = obtain(command, work.path(), round)?;
         totals.traces += 1;
         totals.events += trace.events.len() as u64;
+        totals.swaps.iter_mut().zip(trace.swaps()).for_each(|(sum, more)| *sum += more);
         let cases = round * CASES..(round + 1) * CASES;
         let only = |case: &u64| command.case.is_none_or(|only| only == *case) && bound.allows(*case);
         replay(command, work.path(), &trace, cases.filter(only).collect(), bound, &mut totals)?;
@@ -129,6 +138,11 @@ pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
         totals.present,
         totals.absent
     );
+    let [exchanges, renames] = totals.swaps;
+    println!("{exchanges} compactions by an exchange, {renames} by two renames");
+    if command.compactions && totals.table.total() > 0 && (exchanges == 0 || renames == 0) {
+        return Err("a kind of compaction did not occur".into());
+    }
     let wrong = totals.table.total() - totals.table.sum("right");
     if totals.table.total() >= 20 && (totals.lossy == 0 || totals.in_flight == 0) {
         return Err("no cut lost anything, or none came during a write".into());
@@ -140,6 +154,7 @@ pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
 #[derive(Default)]
 struct Totals {
     table: Table,
+    swaps: [u64; 2],
     traces: u64,
     events: u64,
     writes: u64,
@@ -176,7 +191,7 @@ fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
     for life in 0..LIVES {
         let file = dir.join(format!("life-{life}"));
         if !kept {
-            live(&file, &data, &ledger, &mut random, life)?;
+            live(&file, &data, &ledger, &mut random, life, command.compactions)?;
         }
         let text = String::from_utf8(fs::read(&file)?)?;
         let events = trace::read(&text, &root, &ledger, &mut number)?;
@@ -238,7 +253,8 @@ fn last_calls(events: &[Event]) -> String {
 }
 
 /// Lets a writer live under strace.
-fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64) -> Outcome<()> {
+fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64, compactions: bool) -> Outcome<()> {
+    let number = life;
     let end = if random.u8(..) < 140 { End::Kill } else { End::Close };
     let life = Life {
         dir: data.to_owned(),
@@ -248,13 +264,16 @@ fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64) ->
         names: 12,
         writes: random.u64(20..250),
         end,
-        compact: life > 0 && random.u8(..3) == 0,
+        compact: life > 0 && (random.u8(..3) == 0 || compactions),
         say: Some(ledger.to_owned()),
     };
+    let without_exchange: &[_] = if number % 2 == 0 { &["-e", "inject=renameat2:error=ENOSYS"] } else { &[] };
     let traced = Command::new("strace")
         .args(["-f", "-qq", "-xx", "-y", "--seccomp-bpf", "-s", "67108864", "-e"])
         .arg(format!("trace={CALLS}"))
-        .args(["-e", "signal=none", "-o"])
+        .args(["-e", "signal=none"])
+        .args(without_exchange)
+        .arg("-o")
         .arg(file)
         .arg(std::env::current_exe()?)
         .args(life.arguments())
@@ -324,11 +343,17 @@ fn replay(
     // Half of the cuts come during a write: at most other moments everything is synced.
     let writes: Vec<_> =
         trace.events.iter().enumerate().filter(|(_, event)| is_change(event)).map(|(n, _)| n).collect();
+    let compactions = trace.compactions();
     for case in cases {
         let mut random = Rng::with_seed(command.seed.wrapping_mul(1_000_003) ^ case);
         let any = random.usize(..trace.events.len());
         let write = random.choice(&writes).copied().unwrap_or(any);
         let at = if random.bool() { any } else { write };
+        let next = usize::try_from(case).unwrap_or_default().checked_rem(compactions.len());
+        let at = match next.and_then(|next| compactions.get(next)) {
+            Some(next) if command.compactions => *next,
+            _ => at,
+        };
         points.entry(at).or_default().push((case, random));
     }
     let (mut disk, mut ledger) = (Disk::new(), Ledger::default());
@@ -370,9 +395,10 @@ fn replay(
             totals.absent += cut.absent;
             if cut.verdict != "right" {
                 println!(
-                    "{}: --seed {} --case {case} (event {n} of {}, units of {unit}, {loss:?}, {} lost):",
+                    "{}: --seed {}{} --case {case} (event {n} of {}, units of {unit}, {loss:?}, {} lost):",
                     cut.verdict.to_uppercase(),
                     command.seed,
+                    if command.compactions { " --compactions" } else { "" },
                     trace.events.len(),
                     image.lost
                 );
@@ -394,93 +420,4 @@ fn is_change(event: &Event) -> bool {
         event,
         Event::Begin(_, Call::Write { .. } | Call::Truncate { .. } | Call::Rename { .. } | Call::Exchange { .. })
     )
-}
-
-/// Opens the files after a cut, on a thread of its own, since it may panic or hang.
-fn open(dir: &Path, ledger: &Ledger, again: bool) -> Cut {
-    let (send, receive) = channel();
-    let (dir, mut ledger) = (dir.to_owned(), ledger.clone());
-    let opened = thread::Builder::new().name("opened".to_owned()).spawn(move || {
-        let judged = catch_unwind(AssertUnwindSafe(|| judge(&dir, &mut ledger, again)));
-        let panicked = |_| Cut::of("panics", vec![crate::last_panic()]);
-        // The other end is gone only when it no longer waits.
-        send.send(judged.unwrap_or_else(panicked)).ok();
-    });
-    if let Err(error) = opened {
-        return Cut::of("wrong", vec![error.to_string()]);
-    }
-    match receive.recv_timeout(PATIENCE) {
-        Ok(cut) => cut,
-        Err(RecvTimeoutError::Timeout) => Cut::of("hangs", vec![format!("nothing after {PATIENCE:?}")]),
-        Err(RecvTimeoutError::Disconnected) => Cut::of("panics", vec!["the thread is gone".to_owned()]),
-    }
-}
-
-impl Cut {
-    fn of(verdict: &'static str, faults: Vec<String>) -> Self {
-        Self { verdict, faults, present: 0, absent: 0 }
-    }
-}
-
-fn judge(dir: &Path, ledger: &mut Ledger, again: bool) -> Cut {
-    let runtime = match tokio::runtime::Builder::new_current_thread().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return Cut::of("wrong", vec![error.to_string()]),
-    };
-    let store = match SledBackend::open(options(dir)) {
-        Ok(store) => store,
-        Err(error) => return Cut::of("refused", vec![error.to_string()]),
-    };
-    runtime.block_on(async {
-        let found = match content(&store).await {
-            Ok(found) => found,
-            Err(error) => return Cut::of("wrong", vec![error.to_string()]),
-        };
-        let comparison = ledger.settle(&found);
-        let mut cut =
-            Cut { verdict: "right", faults: comparison.faults, present: comparison.present, absent: comparison.absent };
-        if !cut.faults.is_empty() {
-            cut.verdict = "wrong";
-            return cut;
-        }
-        match store.check().await {
-            Ok(problems) => cut.faults.extend(problems.iter().map(|problem| format!("check: {problem}"))),
-            Err(error) => cut.faults.push(format!("check: {error}")),
-        }
-        cut.faults.extend(store.health().borrow().damaged.iter().map(|why| format!("damaged: {why}")));
-        // A new write gets a new version.
-        let state = State { number: 77, incarnation: 77, owner: None, version: 0 };
-        match store.commit(Batch::single(Mutation::Put(Box::new(resource("after", &state))))).await {
-            Ok(answers) => {
-                let version = answers.into_iter().flatten().find_map(|stored| stored.version().parse::<u64>().ok());
-                if version.is_none_or(|version| version <= ledger.newest) {
-                    cut.faults.push(format!("a write got version {version:?}, and {} was given before", ledger.newest));
-                }
-                if again {
-                    drop(store);
-                    cut.faults.extend(reopened(dir, &found, version.unwrap_or(0), state).await);
-                }
-            }
-            Err(error) => cut.faults.push(format!("a write: {error}")),
-        }
-        if !cut.faults.is_empty() {
-            cut.verdict = "unsound";
-        }
-        cut
-    })
-}
-
-/// Compares with the expected content after the next opening.
-async fn reopened(dir: &Path, before: &crate::ledger::Content, version: u64, state: State) -> Option<String> {
-    let mut wanted = before.clone();
-    wanted.insert("after".to_owned(), State { version, ..state });
-    wait_until_free(dir);
-    match SledBackend::open(options(dir)) {
-        Err(error) => Some(format!("opened again: {error}")),
-        Ok(store) => match content(&store).await {
-            Ok(found) if found == wanted => None,
-            Ok(_) => Some("opened again, it holds something else".to_owned()),
-            Err(error) => Some(format!("opened again: {error}")),
-        },
-    }
 }

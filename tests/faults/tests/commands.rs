@@ -27,6 +27,11 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
 }
 
 #[test]
+fn what_was_acknowledged_survives_a_loss_of_power_in_a_compaction() {
+    assert!(right(&["power-cuts", "--compactions", "--count=60"], "units of 512") >= 30);
+}
+
+#[test]
 fn what_was_acknowledged_survives_kills() {
     assert!(right(&["kills", "--count=25"], "read after the kill") >= 8);
 }

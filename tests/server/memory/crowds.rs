@@ -12,7 +12,11 @@ use tokio::{
 
 use http_body_util::BodyExt as _;
 use mortise_api::{ResourceServiceClient, WatchServiceClient};
-use mortise_resource::{data::WatchResourceRequest, goten::View, pb};
+use mortise_resource::{
+    data::WatchResourceRequest,
+    goten::View,
+    pb::{self, watch_event::Event},
+};
 use tonic::transport::Channel;
 
 use super::{Connection, MIB, growth, heavy, lean};
@@ -153,6 +157,41 @@ async fn busy(server: &Server, addresses: u8, each: usize) -> (Vec<Connection>, 
         }
     }
     (watching, sending)
+}
+
+/// Watches of several addresses, none of which has too many, read or unread, leave places to another address.
+#[tokio::test]
+async fn watches_of_several_addresses_make_room() {
+    let server = Setup::new().env("MORTISE_SERVICE_MAX_WATCHES", 12).start().await;
+    server.write(artist("a")).await.unwrap();
+    let open = async |address| -> Result<Watch, tonic::Status> {
+        let mut watch = Watch(client(&server, address).await.watch_list(watch_artists()).await?.into_inner());
+        while !matches!(watch.next().await?, Event::EndOfSnapshot(_)) {}
+        Ok(watch)
+    };
+    let mut crowd = Vec::new();
+    for n in 0..12 {
+        crowd.push(open([127, 0, 0, 61 + n % 3]).await.unwrap());
+    }
+    let mut honest = Vec::new();
+    for _ in 0..3 {
+        honest.push(open(OTHER).await.unwrap_or_else(|status| panic!("another address is served: {status}")));
+    }
+    // Nearly as many as each of the crowd: from here on it would take turns with them.
+    let refused = open(OTHER).await.err().unwrap();
+    assert_eq!(refused.message(), "12 watches are open already (limit service.max_watches)");
+    assert_eq!(server.metric("mortise_watches_replaced_total").await, Some(3.0));
+    // The newest watch of each address of the crowd has ended; all others go on.
+    server.write(artist("b")).await.unwrap();
+    for (n, watch) in crowd.iter_mut().enumerate() {
+        match watch.next().await {
+            Ok(_) => assert!(n < 9, "watch {n} goes on"),
+            Err(status) => assert!(n >= 9 && status.code() == tonic::Code::Aborted, "watch {n}: {status}"),
+        }
+    }
+    for watch in &mut honest {
+        watch.upsert().await;
+    }
 }
 
 /// Connections of both ports that made room with their calls.

@@ -250,6 +250,8 @@ pub const ALL: &[Metric] = table! {
         "Waits of watches whose caller's watches used their share of a processor.";
     Counter mortise_watches_refused_total()
         "Watches refused because too many are open.";
+    Counter mortise_watches_replaced_total()
+        "Watches that ended to make room for those of other callers.";
     Counter mortise_watches_resynced_total()
         "Watches without an order whose clients had to start again from a new snapshot.";
     Counter mortise_write_conflicts_total()

@@ -220,7 +220,7 @@ section! {
         caller_reads_per_second: u32 = Rates::default().caller_reads.get(), RATE;
         /// Writes and deletions per second of one caller. Needs acl.enabled.
         caller_writes_per_second: u32 = Rates::default().caller_writes.get(), RATE;
-        /// Open watches. Further ones are refused.
+        /// Open watches. A further one takes the place of the newest of the caller with the most, or is refused.
         max_watches: usize = 10_000, AT_ONCE;
         /// Open watches of one caller: the holder of a token, or an address without one.
         caller_watches: usize = 5_000, AT_ONCE;

@@ -15,6 +15,7 @@ mod pools;
 mod request;
 mod type_watch;
 mod watch_pace;
+mod watch_places;
 
 pub use checked_list::EncodedList;
 pub(crate) use checked_list::{CheckedList, Selection};

@@ -4,11 +4,11 @@
 use std::pin::Pin;
 
 use mortise_resource::{Code, Error, pb, types::Gvk};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
-use super::pools::Lists;
+use super::{pools::Lists, watch_places::WatchPlace};
 use crate::{
-    call::{Call, Caller, OpenCount, store_fault::ended},
+    call::{Call, Caller, store_fault::ended},
     core::Core,
     rules::RequestHooks,
 };
@@ -22,8 +22,7 @@ pub(crate) struct OpenWatch {
     scope: WatchScope,
     permission: WatchPermission,
     stopped: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
-    _permit: OwnedSemaphorePermit,
-    _counted: Option<OpenCount>,
+    place: WatchPlace,
 }
 
 /// The requested scope of a watch.
@@ -46,6 +45,8 @@ pub(crate) enum AccessChange {
     Permissions,
     /// The service stops.
     Stopped,
+    /// The watch makes room for one of another caller.
+    Replaced,
 }
 
 impl WatchPermission {
@@ -79,7 +80,7 @@ impl OpenWatch {
         scope: WatchScope,
         permission: WatchPermission,
     ) -> Result<Self, Error> {
-        let (permit, counted) = lists.open_watch(caller)?;
+        let place = lists.open_watch(caller)?;
         Ok(Self {
             core: lists.core.clone(),
             caller: caller.clone(),
@@ -87,8 +88,7 @@ impl OpenWatch {
             scope,
             permission,
             stopped: Box::pin(lists.core.stopped()),
-            _permit: permit,
-            _counted: counted,
+            place,
         })
     }
 
@@ -123,16 +123,23 @@ impl OpenWatch {
         tokio::select! {
             () = self.permission.changed() => AccessChange::Permissions,
             () = &mut self.stopped => AccessChange::Stopped,
+            () = self.place.replaced() => AccessChange::Replaced,
         }
     }
 
-    /// Ends the watch when the service stops, or when the caller's permissions differ from those at its start.
+    /// Ends the watch when the service stops, when it has to make room, or when the caller's permissions differ from those
+    /// at its start.
     ///
     /// # Errors
     /// The reason for the end of the watch.
     pub(super) async fn judge(&mut self, change: AccessChange) -> Result<(), Error> {
         match change {
             AccessChange::Stopped => return Err(ended(&mortise_store::StoreError::Closed)),
+            AccessChange::Replaced => {
+                let what = "the watch makes room for another caller's, since all are in use (limit service.max_watches) and \
+                            this caller has the most; try again";
+                return Err(Error::new(Code::Aborted, what));
+            }
             AccessChange::Permissions if self.caller.authorizer.fingerprint() == self.permission.fingerprint => {
                 return Ok(());
             }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use mortise_plugin_host::LowPriorityThreads;
 use mortise_resource::{Code, Error};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::time::Instant;
 
-use super::watch_pace::{WatchPace, WatchPaces};
+use super::{
+    watch_pace::{WatchPace, WatchPaces},
+    watch_places::{WatchPlace, WatchPlaces},
+};
 use crate::{
-    call::{Caller, CallerCounts, FairPool, NoShare, OpenCount, Share, Source},
+    call::{Caller, FairPool, NoShare, Share},
     core::Core,
 };
 
@@ -27,8 +27,7 @@ pub(crate) const YIELD_INTERVAL_CHANGES: usize = 256;
 #[derive(Clone)]
 pub(crate) struct Lists {
     pub(crate) core: Core,
-    watches: Arc<Semaphore>,
-    caller_watches: Arc<CallerCounts>,
+    watches: WatchPlaces,
     paces: WatchPaces,
     /// Places for watches during their snapshot.
     pub(crate) snapshots: FairPool,
@@ -42,8 +41,7 @@ impl Lists {
     pub(crate) fn new(core: Core) -> Self {
         let options = &core.options;
         Self {
-            watches: Arc::new(Semaphore::new(options.max_watches)),
-            caller_watches: CallerCounts::new("watches", "service.caller_watches", options.caller_watches),
+            watches: WatchPlaces::new(options.max_watches, options.caller_watches),
             paces: WatchPaces::default(),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             bytes: FairPool::new(options.list_bytes, options.max_waiting),
@@ -54,22 +52,15 @@ impl Lists {
 
     /// Returns the number of clients' open watches.
     pub(crate) fn open_watches(&self) -> usize {
-        self.core.options.max_watches.saturating_sub(self.watches.available_permits())
+        self.watches.open()
     }
 
     /// Takes a place for a caller's watch.
     ///
     /// # Errors
     /// `ResourceExhausted`: too many watches.
-    pub(super) fn open_watch(&self, caller: &Caller) -> Result<(OwnedSemaphorePermit, Option<OpenCount>), Error> {
-        let holder = Source::of_caller(&*caller.authorizer, caller.origin.as_deref());
-        let counted = holder.map(|holder| self.caller_watches.open(holder)).transpose()?;
-        let permit = self.watches.clone().try_acquire_owned().map_err(|_| {
-            metrics::counter!("mortise_watches_refused_total").increment(1);
-            let max = self.core.options.max_watches;
-            Error::new(Code::ResourceExhausted, format!("{max} watches are open already (limit service.max_watches)"))
-        })?;
-        Ok((permit, counted))
+    pub(super) fn open_watch(&self, caller: &Caller) -> Result<WatchPlace, Error> {
+        self.watches.take(caller)
     }
 
     /// Makes the pace of a caller's watch that evaluates changes.
@@ -77,13 +68,13 @@ impl Lists {
         self.paces.watch(caller.queue_key().holder)
     }
 
-    /// Asks answers that are not read to give way to callers that wait. Returns whether any was asked.
+    /// Asks answers that are not read to give way to callers that wait. Returns whether any was asked, or a watch had to leave.
     pub(crate) fn press(&self, now: Instant) -> bool {
         let asked = self.snapshots.press(now) + self.bytes.press(now);
         if asked > 0 {
             metrics::counter!("mortise_unread_answers_replaced_total").increment(asked as u64);
         }
-        asked > 0
+        self.watches.take_replaced() || asked > 0
     }
 
     /// Waits for the bytes of an answer, at most all of them.
