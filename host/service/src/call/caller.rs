@@ -96,7 +96,7 @@ pub(crate) struct QueueKey {
     /// Connection that takes turns with the holder's other connections.
     pub(super) connection: Source,
     /// Whether the caller has authenticated or is local, so that it may have what is reserved for such callers.
-    pub(super) is_known: bool,
+    pub(crate) is_known: bool,
     /// The client that may leave the share unread.
     pub(super) reader: Option<Arc<Reader>>,
 }
