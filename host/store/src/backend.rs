@@ -34,6 +34,7 @@ use prost_types::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
+    StoreId,
     changes::{ChangeWatch, OpenedChanges, Position},
     error::StoreError,
     ids::{ExpectedId, ListKey, TypeKey},
@@ -340,6 +341,9 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::TooManySnapshots`]; [`StoreError::Poisoned`]; faults of the store itself.
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError>;
+
+    /// Returns the id of the store, which no other store has.
+    fn store_id(&self) -> StoreId;
 
     /// Reports the faults of the store, now and after each change.
     fn health(&self) -> watch::Receiver<Health>;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{access_rules, hooks::RequestHooks, tenancy::TenancyUnits, upgrade};
+use super::{access_rules, hooks::RequestHooks, region_policy, tenancy::TenancyUnits, upgrade};
 use crate::{
     call::Caller,
     core::{
@@ -86,6 +86,9 @@ pub(crate) async fn admit(
         // A stored policy with a fault can still be marked for deletion.
         Err(_) if prior.is_some_and(|prior| prior.data == resource.data) => {}
         Err(fault) => return Err(fault),
+    }
+    if kind.gvk == types::partition() {
+        warnings.extend(region_policy::unknown_types(resource, &core.types()));
     }
     hooks.authorize_write(verb, resource, "failed write acl").await?;
     // Stored resources without data can still be changed, to remove them.

@@ -269,6 +269,10 @@ impl Backend for SledBackend {
         Ok(Box::new(self.ask(Job::Snapshot).await?))
     }
 
+    fn store_id(&self) -> StoreId {
+        self.shared.id
+    }
+
     fn health(&self) -> watch::Receiver<Health> {
         self.shared.health.subscribe()
     }
