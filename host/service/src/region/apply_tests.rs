@@ -168,9 +168,10 @@ async fn a_deferred_incarnation_removes_the_one_before() {
     here.apply(&[put(&old)]).await;
     let newer = pb::Resource { schema_version: 9, ..new };
     let summary = here.apply(&[put(&newer)]).await;
-    assert_eq!(summary, ApplySummary { removed: 1, deferred: 1, ..ApplySummary::default() });
+    assert_eq!(summary, ApplySummary { written: 1, deferred: 1, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Schema]);
-    assert!(here.stored(&id_of(&old)).await.is_none());
+    let held = here.stored(&id_of(&old)).await.unwrap();
+    assert_eq!(held.status["mortise"].conditions[0].reason, "OwnerDeleted", "a namespace goes once it is empty");
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ impl Replicas {
         };
         if let Some(replica) = replica.filter(|_| is_same)
             && held_unit::reason_of(replica).is_none()
-            && is_known(replica, &incoming.version, store, options.is_snapshot)
+            && is_known(replica, incoming, store, options.is_snapshot)
         {
             return Ok(Decision::default());
         }
@@ -213,13 +213,19 @@ impl Replicas {
 
 /// Whether a replica has the state of this version already.
 ///
-/// Versions of different stores cannot be compared. A replica with a version that its owner cannot have reached is from
+/// Versions of different stores cannot be compared, and a store that was set back gives a version twice: in a snapshot,
+/// the generation and the time of the update have to agree, too. A replica with a version that its owner cannot have reached is from
 /// a message that was not true.
-fn is_known(replica: &pb::Resource, version: &str, store: &OwnerStore, is_snapshot: bool) -> bool {
+fn is_known(replica: &pb::Resource, incoming: &pb::Resource, store: &OwnerStore, is_snapshot: bool) -> bool {
+    let version = incoming.version.as_str();
+    let updated = |resource: &pb::Resource| resource.meta.as_ref().and_then(|meta| meta.update_time);
     let syncing = syncing_of(replica.meta.as_deref()).cloned().unwrap_or_default();
     let is_same_store = syncing.owner_store == store.id;
     if is_snapshot || !(is_same_store || syncing.owner_store.is_empty()) {
-        return is_same_store && syncing.owner_version == version;
+        return is_same_store
+            && syncing.owner_version == version
+            && replica.generation == incoming.generation
+            && updated(replica) == updated(incoming);
     }
     let had = number(&syncing.owner_version);
     had >= number(version) && !store.is_beyond(had)
