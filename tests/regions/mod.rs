@@ -1,6 +1,7 @@
 //! Regions: the policy on one server, and replicas between several servers (`servers`).
 
 mod history;
+mod peers;
 mod policy;
 mod servers;
 mod sync;

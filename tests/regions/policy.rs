@@ -79,9 +79,11 @@ async fn a_resource_is_at_home_where_its_field_or_the_policy_says() {
         server.write(regional_thing("Thing", "two", "sa", 1)).await,
         "region \"sa\" is not enabled in partition \"world\" (enabled: us, eu, ap)",
     );
-    // The field that names the region is immutable.
-    let moved = server.write(regional_thing("Scoped", "one", "us", 1)).await;
-    let (code, message) = refusal(moved);
+    // The field that names the region may only name another one that may have a replica.
+    for (kind, region) in [("Scoped", "sa"), ("Thing", "us"), ("Kept", "us")] {
+        refused(server.write(regional_thing(kind, "one", region, 1)).await, &elsewhere(region));
+    }
+    let (code, message) = refusal(server.write(regional_thing("Scoped", "one", "", 1)).await);
     assert_eq!(
         (code, message.as_str()),
         (Code::InvalidArgument, "data.text cannot be changed once the resource exists")

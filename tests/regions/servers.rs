@@ -12,7 +12,7 @@ use std::{
 
 use mortise_api::RegionServiceClient;
 use mortise_resource::{
-    data::{HeldBack, PeerRegion, PeerState, RegionStatusRequest, RegionStatusResponse},
+    data::{AcceptPeerRequest, HeldBack, PeerRegion, PeerState, RegionStatusRequest, RegionStatusResponse},
     goten::{Meta, MultiRegionPolicy, SyncingMeta, multi_region_policy::CriteriaForDisabledSync},
     manifest::{RegionOptions, RegionSyncing},
     pb,
@@ -176,6 +176,19 @@ pub fn peer_id(peer: &str) -> pb::Id {
     id_in("mortise.v1.RegionPeer", peer, "", "")
 }
 
+fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, kind) = entry.map(|entry| (entry.path(), entry.file_type().unwrap())).unwrap();
+        let target = to.join(entry.file_name().unwrap());
+        match (kind.is_dir(), kind.is_file()) {
+            (true, _) => copy_dir(&entry, &target),
+            (_, true) => drop(std::fs::copy(entry, target).unwrap()),
+            _ => {}
+        }
+    }
+}
+
 impl Servers {
     /// Starts a server for each region. Each has the partition `world` with this policy.
     pub async fn start(names: &[&str], policy: &MultiRegionPolicy, env: &[(&str, &str)]) -> Self {
@@ -262,6 +275,36 @@ impl Servers {
     pub async fn peer(&self, region: &str, peer: &str) -> PeerRegion {
         let status = self.status(region).await;
         status.peers.into_iter().find(|one| one.name == peer).unwrap()
+    }
+
+    /// Accepts a stopped peer. Returns whether it was stopped.
+    pub async fn accept(&self, region: &str, peer: &str) -> Result<bool, tonic::Status> {
+        let mut client = RegionServiceClient::new(self.at(region).channel().await);
+        let request = AcceptPeerRequest { peer: peer.to_owned(), store_id: String::new() };
+        client.accept(request).await.map(|answer| answer.into_inner().was_stopped)
+    }
+
+    /// Points a region's link to a peer at the server of another region, and breaks its connections.
+    pub fn lead(&self, from: &str, to: &str, server: &str) {
+        let link = self.link(from, to);
+        *link.target.lock().unwrap() = Some(self.at(server).grpc);
+        link.cut.notify_one();
+    }
+
+    /// Replaces the store of a stopped region by a copy of another directory; by nothing without one.
+    pub fn replace_store(&self, region: &str, by: Option<&std::path::Path>) {
+        let data = self.regions[region].dir.path().join("data");
+        std::fs::remove_dir_all(&data).unwrap();
+        if let Some(by) = by {
+            copy_dir(by, &data);
+        }
+    }
+
+    /// Copies the store of a stopped region.
+    pub fn copy_store(&self, region: &str) -> TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        copy_dir(&self.regions[region].dir.path().join("data"), copy.path());
+        copy
     }
 
     /// Waits until a condition of a peer's has this reason.

@@ -75,6 +75,7 @@ impl Requirement {
             | ("mortise.v1.WatchService", _)
             | ("mortise.v1.OwnershipService", "GetTree" | "PlanDelete") => Self::None,
             ("mortise.v1.TypeService" | "mortise.v1.FunctionService", _)
+            | ("mortise.v1.RegionService", "Identify")
             | ("mortise.v1.AuthService", "CheckPolicy")
             | ("grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection", _) => Self::AnyPolicy,
             ("mortise.v1.PluginService", "Inspect" | "Logs")

@@ -9,17 +9,32 @@ use mortise_resource::{
     types::gvk,
 };
 
+use crate::trust::Trust;
+
 /// Most types, and most resources, that a message names.
 const MAX_NAMED: usize = 3;
 /// Most bytes of a message.
 const MAX_MESSAGE_BYTES: usize = 1_024;
 
-/// The conditions of a peer: `Current`, whether the replicas are up to date, and `Complete`, whether no resource is
-/// deferred.
-pub(crate) fn conditions(peer: &PeerRegion) -> Vec<Condition> {
+/// The conditions of a peer: `Current`, whether the replicas are up to date, `Complete`, whether no resource is deferred,
+/// and `Accepted`, whether the server at the address is the known one.
+pub(crate) fn conditions(peer: &PeerRegion, trust: &Trust) -> Vec<Condition> {
     let current = current(peer);
     let complete = complete(peer, current.state == i32::from(State::True));
-    vec![current, complete]
+    vec![current, complete, accepted(trust)]
+}
+
+fn accepted(trust: &Trust) -> Condition {
+    let bound = trust.bound.as_ref().filter(|bound| !bound.id.is_empty());
+    match (&trust.stop, bound) {
+        (Some(reason), _) => condition("Accepted", State::False, reason.name(), reason.to_string()),
+        (None, Some(bound)) => condition("Accepted", State::True, "Bound", format!("store {}", bound.id)),
+        (None, None) if trust.is_older => {
+            let what = "the peer's release has no ids of stores; only the limit of removals protects its replicas";
+            condition("Accepted", State::Unknown, "OlderRelease", what.to_owned())
+        }
+        (None, None) => condition("Accepted", State::Unknown, "NotAsked", String::new()),
+    }
 }
 
 fn current(peer: &PeerRegion) -> Condition {
@@ -29,6 +44,7 @@ fn current(peer: &PeerRegion) -> Condition {
         PeerState::Current => return condition("Current", State::True, "Current", String::new()),
         PeerState::Failed if peer.unreachable_since.is_some() => (State::False, "Unreachable"),
         PeerState::Failed => (State::False, "Failed"),
+        PeerState::Stopped => return condition("Current", State::False, "Stopped", peer.stopped.clone()),
         PeerState::Snapshot => (State::False, "Snapshot"),
         PeerState::Connecting | PeerState::UnknownThere | PeerState::Unspecified => (State::Unknown, "Connecting"),
     };
@@ -75,6 +91,7 @@ mod tests {
     use mortise_resource::pb::Type;
 
     use super::*;
+    use crate::trust::StopReason;
 
     fn peer(state: PeerState, deferred: &[HeldBackReason]) -> PeerRegion {
         let artist = Type { group: "demo".into(), group_version: "v1".into(), kind: "Artist".into() };
@@ -94,7 +111,8 @@ mod tests {
     }
 
     fn shown(peer: &PeerRegion) -> Vec<(State, String, String)> {
-        conditions(peer).into_iter().map(|condition| (condition.state(), condition.reason, condition.message)).collect()
+        let all = conditions(peer, &Trust::default()).into_iter().take(2);
+        all.map(|condition| (condition.state(), condition.reason, condition.message)).collect()
     }
 
     #[test]
@@ -129,6 +147,22 @@ mod tests {
         };
         assert_eq!(complete.1, "HeldBack");
         assert!(complete.2.ends_with("demo.v1.Artist n0, demo.v1.Artist n1, demo.v1.Artist n2"), "{}", complete.2);
+    }
+
+    #[test]
+    fn a_peer_is_accepted_while_the_known_store_answers() {
+        let accepted = |trust: &Trust| {
+            let condition = accepted(trust);
+            (condition.state(), condition.reason)
+        };
+        let mut trust = Trust::default();
+        assert_eq!(accepted(&trust), (State::Unknown, "NotAsked".to_owned()));
+        trust.is_older = true;
+        assert_eq!(accepted(&trust), (State::Unknown, "OlderRelease".to_owned()));
+        trust.bound = Some(mortise_service::AcceptedStore { id: "01".into(), accepts_removals: false });
+        assert_eq!(accepted(&trust), (State::True, "Bound".to_owned()));
+        trust.stop = Some(StopReason::OtherRegion { peer: "eu".into(), found: String::new() });
+        assert_eq!(accepted(&trust), (State::False, "OtherRegion".to_owned()));
     }
 
     #[test]

@@ -5,6 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use mortise_resource::Error;
 use tonic::{Code, Status};
 
+use crate::trust::StopReason;
+
+/// Beginning of a refusal of a call for another store.
+const OTHER_STORE: &str = "the call is for the store";
+
 /// The reason for the end of a watch. The watch starts again after a wait.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FollowError {
@@ -40,6 +45,9 @@ pub(crate) enum FollowError {
     /// Replicas were removed here together with their partition or namespace.
     #[error("a partition or namespace with replicas was emptied here; a snapshot follows")]
     ReplicasRemoved,
+    /// The peer is stopped: its replicas stay as they are.
+    #[error("{reason}")]
+    Stopped { reason: StopReason },
     /// This server's own service failed.
     #[error("this server: {}", source.message)]
     Local { source: Error },
@@ -51,10 +59,27 @@ impl FollowError {
         matches!(self, Self::Peer { status } if status.code() == Code::InvalidArgument && status.message().ends_with("not registered"))
     }
 
+    /// Whether the peer does not take a resume token that was sent.
+    pub(crate) fn is_unknown_token(&self) -> bool {
+        let Self::Peer { status } = self else { return false };
+        matches!(status.code(), Code::InvalidArgument | Code::OutOfRange | Code::NotFound) && !self.is_unknown_type()
+    }
+
+    /// Whether the release of the peer does not have the call.
+    pub(crate) fn is_unknown_call(&self) -> bool {
+        matches!(self, Self::Peer { status } if status.code() == Code::Unimplemented)
+    }
+
+    /// Whether the peer is stopped.
+    pub(crate) fn is_stop(&self) -> bool {
+        matches!(self, Self::Stopped { .. })
+    }
+
     /// Whether the peer's answer is about the requested ids, and not about the peer.
     pub(crate) fn is_about_ids(&self) -> bool {
         let Self::Peer { status } = self else { return false };
         match status.code() {
+            Code::FailedPrecondition if status.message().starts_with(OTHER_STORE) => false,
             Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::OutOfRange => true,
             // The limit of rates has the same code.
             Code::ResourceExhausted => status.message().contains("bytes together"),

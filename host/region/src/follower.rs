@@ -2,19 +2,27 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use futures::StreamExt as _;
 use mortise_resource::{
     Scope,
     backoff::{Backoff, Waits},
     data::WatchResourcesRequest,
     goten::WatchType,
-    pb,
+    name, pb,
     tenancy::WILDCARD,
     types::Gvk,
+    ulid,
 };
-use mortise_service::ResourceService;
+use mortise_service::{OwnerStore, ResourceService};
 use tokio::time::{sleep, sleep_until, timeout};
+use tonic::Status;
 
-use crate::{error::FollowError, link::Link, report::PeerReport, session::Session};
+use crate::{
+    error::FollowError,
+    link::{Dial, PeerCalls},
+    report::PeerReport,
+    session::Session,
+};
 
 /// The first wait after a failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(200);
@@ -27,7 +35,7 @@ const MAX_CHUNK_CHANGES: i32 = 1_000;
 
 pub(crate) struct Follower {
     pub(crate) service: ResourceService,
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<dyn Dial>,
     pub(crate) report: Arc<PeerReport>,
     /// The version under which reports show the type.
     pub(crate) shown: Gvk,
@@ -38,6 +46,16 @@ pub(crate) struct Follower {
     pub(crate) max_backoff: Duration,
 }
 
+/// The events of one watch.
+#[derive(Default)]
+struct Attempt {
+    was_current: bool,
+    /// Whether the peer was asked to continue from a token.
+    sent_token: bool,
+    /// Whether the peer sent a message.
+    has_message: bool,
+}
+
 impl Follower {
     /// Runs until the future is dropped.
     pub(crate) async fn run(self) {
@@ -45,49 +63,86 @@ impl Follower {
         let rule = |first: Duration| Backoff::new(first.min(self.max_backoff), self.max_backoff).with_jitter(0.5);
         let mut waits = Waits::new(rule(MIN_BACKOFF));
         let mut asked = 0_usize;
+        let mut drops_token = false;
+        let trust = self.report.trust.clone();
         loop {
+            if !trust.may_ask() {
+                trust.released().await;
+            }
             let version = self.versions.iter().rev().nth(asked).unwrap_or(&self.shown);
-            let mut was_current = false;
-            let Err(error) = self.follow(version, &mut was_current).await;
-            if was_current {
+            let mut attempt = Attempt::default();
+            let Err(error) = self.follow(version, drops_token, &mut attempt).await;
+            if attempt.was_current {
                 waits.reset();
             }
+            // A peer that does not know a token has to send a snapshot.
+            let forgets = attempt.sent_token && !attempt.has_message && error.is_unknown_token();
+            drops_token = forgets || (drops_token && !attempt.was_current);
             let is_unknown = error.is_unknown_type();
             tracing::debug!(peer = self.report.name(), kind = %version, "cannot pull replicas: {error}");
             self.report.failed(&self.shown, error.to_string(), is_unknown);
             asked = if is_unknown { (asked + 1) % self.versions.len().max(1) } else { asked };
             let failure_wait = waits.next_wait();
-            sleep(match is_unknown {
+            let wait = match is_unknown {
+                _ if forgets => Duration::ZERO,
                 true if asked > 0 => Duration::ZERO,
                 true => rule(UNKNOWN_TYPE_WAIT).delay(0),
                 false => failure_wait,
-            })
-            .await;
+            };
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = trust.released(), if error.is_stop() => {}
+            }
         }
     }
 
     /// Follows the peer's watch of a version until an error.
-    async fn follow(&self, version: &Gvk, was_current: &mut bool) -> Result<Infallible, FollowError> {
+    async fn follow(&self, version: &Gvk, drops_token: bool, attempt: &mut Attempt) -> Result<Infallible, FollowError> {
         let resource_type = self.shown.to_pb();
-        let progress = self.service.replicas().progress(self.report.name(), &resource_type).await?;
         let connection = self.link.open().await?;
+        let store = self.identify(&*connection).await?;
+        let mut progress = self.service.replicas().progress(self.report.name(), &resource_type).await?;
+        progress.bind(store);
+        if drops_token {
+            progress.restart();
+        }
+        attempt.sent_token = !progress.resume_token.is_empty();
         let request = self.request(version, progress.resume_token.clone());
-        let answer = timeout(ANSWER_TIMEOUT, connection.watches().watch_resources(request)).await;
-        let mut messages = answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??.into_inner();
+        let answer = timeout(ANSWER_TIMEOUT, connection.watch(&progress.store.id, request)).await;
+        let mut messages = answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??;
         self.report.answered(&self.shown, progress.resume_token.is_empty());
         let at_begin = progress.clone();
         let mut session = Session::new(self, connection, resource_type, progress);
         loop {
             let due = session.retry_at();
             tokio::select! {
-                message = messages.message() => {
-                    let message = message?.ok_or(FollowError::Ended)?;
-                    *was_current |= session.take(message).await?;
+                message = messages.next() => {
+                    let message = message.ok_or(FollowError::Ended)??;
+                    attempt.has_message = true;
+                    attempt.was_current |= session.take(message).await?;
                 }
+                stopped = self.report.trust.stopped() => return Err(stopped),
                 () = self.service.replicas().restarted(&at_begin) => return Err(FollowError::ReplicasRemoved),
                 () = sleep_until(due), if session.may_retry() => session.retry().await?,
             }
         }
+    }
+
+    /// Asks the peer for its identity, and compares it with the known one.
+    pub(crate) async fn identify(&self, connection: &dyn PeerCalls) -> Result<OwnerStore, FollowError> {
+        let answer = timeout(ANSWER_TIMEOUT, connection.identify()).await;
+        let answer = answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })?.map_err(FollowError::from);
+        let answer = match answer {
+            Ok(answer)
+                if ulid::is_valid(&answer.store_id) && (answer.region.is_empty() || name::is_valid(&answer.region)) =>
+            {
+                Some(answer)
+            }
+            Ok(_) => return Err(Status::internal("the peer's identity is not valid").into()),
+            Err(error) if error.is_unknown_call() => None,
+            Err(error) => return Err(error),
+        };
+        self.report.trust.compare(&self.service, answer).await
     }
 
     /// Requests the resources that the peer owns and that may be in this region.

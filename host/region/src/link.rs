@@ -1,9 +1,17 @@
 //! The connection to a peer. Its files are read again whenever a watch begins, and a changed file leads to a new
 //! connection. The channel itself reconnects on its own.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mortise_resource::grpc::{QueryServiceClient, WatchServiceClient};
+use async_trait::async_trait;
+use futures::{StreamExt as _, stream::BoxStream};
+use mortise_resource::{
+    data::{
+        BatchGetRequest, BatchGetResponse, IdentifyRequest, IdentifyResponse, WatchResourcesRequest,
+        WatchResourcesResponse,
+    },
+    grpc::{QueryServiceClient, RegionServiceClient, STORE_HEADER, WatchServiceClient},
+};
 use tokio::sync::Mutex;
 use tonic::{
     Request, Status,
@@ -47,6 +55,26 @@ struct Files {
     token: Option<Vec<u8>>,
 }
 
+/// The messages of a watch.
+pub(crate) type Messages = BoxStream<'static, Result<WatchResourcesResponse, Status>>;
+
+/// The calls to a peer.
+///
+/// A call for a store fails with FailedPrecondition if the server at the other end has another one.
+#[async_trait]
+pub(crate) trait PeerCalls: Send + Sync {
+    async fn identify(&self) -> Result<IdentifyResponse, Status>;
+    async fn watch(&self, store: &str, request: WatchResourcesRequest) -> Result<Messages, Status>;
+    async fn batch_get(&self, store: &str, request: BatchGetRequest) -> Result<BatchGetResponse, Status>;
+}
+
+/// The way to a peer.
+#[async_trait]
+pub(crate) trait Dial: Send + Sync {
+    /// Returns an open connection.
+    async fn open(&self) -> Result<Arc<dyn PeerCalls>, FollowError>;
+}
+
 /// The connection to one peer.
 pub(crate) struct Link {
     options: PeerOptions,
@@ -70,7 +98,7 @@ impl Link {
     }
 
     /// Returns the connection, or a new one when its files have changed. The first call connects.
-    pub(crate) async fn open(&self) -> Result<Connection, FollowError> {
+    async fn connection(&self) -> Result<Connection, FollowError> {
         let mut open = self.open.lock().await;
         let options = self.options.clone();
         // The task neither panics nor is aborted.
@@ -125,14 +153,42 @@ impl Link {
     }
 }
 
-impl Connection {
-    pub(crate) fn watches(&self) -> WatchServiceClient<Authorized> {
-        WatchServiceClient::new(self.calls.clone()).max_decoding_message_size(self.max_message)
+#[async_trait]
+impl Dial for Link {
+    async fn open(&self) -> Result<Arc<dyn PeerCalls>, FollowError> {
+        Ok(Arc::new(self.connection().await?))
+    }
+}
+
+#[async_trait]
+impl PeerCalls for Connection {
+    async fn identify(&self) -> Result<IdentifyResponse, Status> {
+        let mut client = RegionServiceClient::new(self.calls.clone());
+        Ok(client.identify(IdentifyRequest {}).await?.into_inner())
     }
 
-    pub(crate) fn queries(&self) -> QueryServiceClient<Authorized> {
-        QueryServiceClient::new(self.calls.clone()).max_decoding_message_size(self.max_message)
+    async fn watch(&self, store: &str, request: WatchResourcesRequest) -> Result<Messages, Status> {
+        let client = WatchServiceClient::new(self.calls.clone());
+        let mut client = client.max_decoding_message_size(self.max_message);
+        Ok(client.watch_resources(to_store(store, request)).await?.into_inner().boxed())
     }
+
+    async fn batch_get(&self, store: &str, request: BatchGetRequest) -> Result<BatchGetResponse, Status> {
+        let client = QueryServiceClient::new(self.calls.clone());
+        let mut client = client.max_decoding_message_size(self.max_message);
+        Ok(client.batch_get(to_store(store, request)).await?.into_inner())
+    }
+}
+
+/// Returns a call for the store with this id; for any store if it is empty.
+fn to_store<T>(store: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Ok(id) = MetadataValue::try_from(store)
+        && !store.is_empty()
+    {
+        request.metadata_mut().insert(STORE_HEADER, id);
+    }
+    request
 }
 
 fn read(options: &PeerOptions) -> Result<Files, FollowError> {

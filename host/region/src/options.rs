@@ -17,6 +17,10 @@ pub struct PeerOptions {
     pub token_file: Option<PathBuf>,
     /// The expected name in the peer's certificate, if it is not the address's.
     pub tls_server_name: Option<String>,
+    /// Share of a type's replicas, in percent, that a snapshot may remove without an operator.
+    pub max_removed_percent: u32,
+    /// Number of a type's replicas that a snapshot may always remove.
+    pub max_removed: usize,
     /// The longest wait before the next attempt to follow a type.
     pub max_backoff: Duration,
     /// Time of silence before the connection is probed, and the longest wait for the probe's answer.

@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_resource::pb::Condition;
+use mortise_resource::{data::PeerState, pb::Condition};
 use mortise_service::{ResourceService, registry::ResourceType};
 use tokio::{
     task::{AbortHandle, Id, JoinSet},
     time::{MissedTickBehavior, interval},
 };
 
-use crate::{conditions::conditions, follower::Follower, link::Link, options::PeerOptions, report::PeerReport};
+use crate::{conditions::conditions, follower::Follower, link::Dial, options::PeerOptions, report::PeerReport};
 
 /// The interval for comparing this server's types, setting the gauges and comparing conditions.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
@@ -38,13 +38,17 @@ struct StoredConditions {
 pub(crate) struct Peer {
     service: ResourceService,
     options: PeerOptions,
-    link: Arc<Link>,
+    link: Arc<dyn Dial>,
     report: Arc<PeerReport>,
 }
 
 impl Peer {
-    pub(crate) fn new(service: ResourceService, options: PeerOptions, report: Arc<PeerReport>) -> Self {
-        let link = Arc::new(Link::new(options.clone(), service.max_resource_bytes()));
+    pub(crate) fn new(
+        service: ResourceService,
+        options: PeerOptions,
+        link: Arc<dyn Dial>,
+        report: Arc<PeerReport>,
+    ) -> Self {
         Self { service, options, link, report }
     }
 
@@ -66,6 +70,7 @@ impl Peer {
                         self.sync_tasks(&mut tasks, &mut running);
                     }
                     self.set_gauges();
+                    self.end_accepted_removals().await;
                     self.store_conditions(&mut stored).await;
                 }
                 Some(ended) = tasks.join_next_with_id() => {
@@ -116,7 +121,7 @@ impl Peer {
 
     /// Stores the peer's conditions: at once when a state or reason changed, after a while when only a text did.
     async fn store_conditions(&self, stored: &mut StoredConditions) {
-        let now = conditions(&self.report.to_pb());
+        let now = conditions(&self.report.to_pb(), &self.report.trust.state());
         let kind = |all: &[Condition]| {
             all.iter().map(|condition| (condition.state, condition.reason.clone())).collect::<Vec<_>>()
         };
@@ -138,10 +143,20 @@ impl Peer {
         }
     }
 
+    /// Ends the permission for removals that an operator gave, once every type is current.
+    async fn end_accepted_removals(&self) {
+        let is_over = self.report.trust.accepts_removals() && self.report.to_pb().state() == PeerState::Current;
+        if is_over && let Err(e) = self.report.trust.end_accepted_removals(&self.service).await {
+            tracing::warn!(peer = self.report.name(), "the end of accepted removals cannot be stored yet: {e}");
+        }
+    }
+
     fn set_gauges(&self) {
         let (totals, peer) = (self.report.totals(), self.report.name().to_owned());
         metrics::gauge!("mortise_region_lag_seconds", "peer" => peer.clone()).set(totals.lag.as_secs_f64());
         metrics::gauge!("mortise_region_deferred", "peer" => peer.clone()).set(totals.deferred as f64);
-        metrics::gauge!("mortise_region_conflicts", "peer" => peer).set(totals.conflicts as f64);
+        metrics::gauge!("mortise_region_conflicts", "peer" => peer.clone()).set(totals.conflicts as f64);
+        let is_stopped = self.report.trust.check().is_err();
+        metrics::gauge!("mortise_region_stopped", "peer" => peer).set(f64::from(u8::from(is_stopped)));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -12,10 +13,13 @@ use mortise_resource::{
 };
 use parking_lot::Mutex;
 
+use crate::trust::{PeerTrust, RemovalLimit};
+
 /// The reported state of a peer.
 pub(crate) struct PeerReport {
     name: String,
     address: String,
+    pub(crate) trust: Arc<PeerTrust>,
     types: Mutex<BTreeMap<Gvk, TypeReport>>,
 }
 
@@ -48,8 +52,9 @@ impl TypeReport {
 }
 
 impl PeerReport {
-    pub(crate) fn new(name: &str, address: &str) -> Self {
-        Self { name: name.to_owned(), address: address.to_owned(), types: Mutex::default() }
+    pub(crate) fn new(name: &str, address: &str, limit: RemovalLimit) -> Self {
+        let trust = Arc::new(PeerTrust::new(name, address, limit));
+        Self { name: name.to_owned(), address: address.to_owned(), trust, types: Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -136,11 +141,13 @@ impl PeerReport {
     }
 
     pub(crate) fn to_pb(&self) -> PeerRegion {
+        let trust = self.trust.state();
         let types = self.types.lock();
         let known = || types.values().filter(|report| report.state != PeerState::UnknownThere);
         // The states, furthest from current first.
         let order = [PeerState::Failed, PeerState::Connecting, PeerState::Snapshot, PeerState::Current];
         let state = order.into_iter().find(|state| known().any(|report| report.state == *state));
+        let state = if trust.stop.is_some() { Some(PeerState::Stopped) } else { state };
         let failed = known().filter(|report| report.state == PeerState::Failed);
         PeerRegion {
             name: self.name.clone(),
@@ -153,6 +160,8 @@ impl PeerReport {
                 .map(prost_types::Timestamp::from),
             last_error: failed.map(|report| report.last_error.clone()).next().unwrap_or_default(),
             types: types.iter().map(|(resource_type, report)| report.to_pb(resource_type.to_pb())).collect(),
+            store_id: trust.bound.map(|bound| bound.id).unwrap_or_default(),
+            stopped: trust.stop.map(|reason| reason.to_string()).unwrap_or_default(),
         }
     }
 }

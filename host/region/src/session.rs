@@ -1,6 +1,6 @@
 //! A watch of one type: applies its messages and retries deferred resources.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use mortise_resource::{
     backoff::{Backoff, Waits},
@@ -14,7 +14,8 @@ use crate::{
     changeset::{Changeset, DepartedResource},
     error::FollowError,
     follower::{ANSWER_TIMEOUT, Follower},
-    link::Connection,
+    link::PeerCalls,
+    trust::StopReason,
 };
 
 /// First and longest wait before a retry of deferred resources.
@@ -41,12 +42,14 @@ struct Answer {
 /// A watch that is open.
 pub(crate) struct Session<'a> {
     follower: &'a Follower,
-    connection: Connection,
+    connection: Arc<dyn PeerCalls>,
     resource_type: pb::Type,
     progress: ReplicationProgress,
     changes: Changeset,
     /// The uids of the running snapshot; `None` outside of one.
     snapshot: Option<HashSet<u128>>,
+    /// Replicas that the running snapshot has replaced by other incarnations.
+    replaced: usize,
     begun: Instant,
     retry_at: Instant,
     waits: Waits,
@@ -55,7 +58,7 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(crate) fn new(
         follower: &'a Follower,
-        connection: Connection,
+        connection: Arc<dyn PeerCalls>,
         resource_type: pb::Type,
         progress: ReplicationProgress,
     ) -> Self {
@@ -70,6 +73,7 @@ impl<'a> Session<'a> {
             progress,
             changes: Changeset::default(),
             snapshot,
+            replaced: 0,
             begun,
             retry_at,
             waits,
@@ -102,8 +106,10 @@ impl<'a> Session<'a> {
         }
         if let Some(uids) = &self.snapshot {
             let peer = self.follower.report.name();
-            let gone = self.follower.service.replicas().replicas_other_than(peer, &self.resource_type, uids).await?;
-            for id in gone {
+            let replicas = self.follower.service.replicas();
+            let held = replicas.replicas_other_than(peer, &self.resource_type, uids).await?;
+            self.check_removals(held.others.len(), held.number)?;
+            for id in held.others {
                 self.changes.remove(id);
                 if self.changes.is_full() {
                     self.apply().await?;
@@ -125,6 +131,7 @@ impl<'a> Session<'a> {
         metrics::counter!("mortise_region_resets_total", "peer" => peer).increment(1);
         self.changes.clear();
         self.snapshot = Some(HashSet::new());
+        self.replaced = 0;
         self.progress.restart();
         self.follower.report.snapshot(&self.follower.shown);
     }
@@ -161,12 +168,49 @@ impl<'a> Session<'a> {
     /// Applies the collected changes together with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
         let (mut changes, gone) = self.changes.take();
+        self.check_versions(&changes).await?;
+        if self.snapshot.is_some() && !self.follower.report.trust.accepts_removals() {
+            let (replicas, peer) = (self.follower.service.replicas(), self.follower.report.name());
+            self.replaced += replicas.replaced_by(peer, &changes).await?;
+            if self.replaced > self.follower.report.trust.limit.always {
+                let held = replicas.replicas_other_than(peer, &self.resource_type, &HashSet::new()).await?;
+                self.check_removals(0, held.number)?;
+            }
+        }
         changes.extend(self.resolve_departed(gone).await?);
         self.commit(&changes).await
     }
 
+    /// Stops the peer if a snapshot would remove too many replicas: these, and the replaced ones.
+    fn check_removals(&self, others: usize, held: usize) -> Result<(), FollowError> {
+        let trust = &self.follower.report.trust;
+        let gone = others + self.replaced;
+        if trust.accepts_removals() || trust.limit.allows(gone, held) {
+            return Ok(());
+        }
+        let (peer, kind) = (self.follower.report.name().to_owned(), self.follower.shown.to_string());
+        Err(trust.stop(StopReason::TooManyRemovals { peer, kind, gone, held }))
+    }
+
+    /// Asks the peer for its newest version if a change is beyond the known one. A version that stays beyond is deferred.
+    async fn check_versions(&mut self, changes: &[ReplicatedChange]) -> Result<(), FollowError> {
+        let newest = changes.iter().filter_map(|change| match change {
+            ReplicatedChange::Put(resource) | ReplicatedChange::HandOver(resource) => resource.version.parse().ok(),
+            ReplicatedChange::Remove { .. } => None,
+        });
+        if newest.max().is_some_and(|newest| self.progress.store.is_beyond(newest)) {
+            let store = self.follower.identify(&*self.connection).await?;
+            if store.id != self.progress.store.id {
+                return Err(FollowError::Ended);
+            }
+            self.progress.store = store;
+        }
+        Ok(())
+    }
+
     async fn commit(&mut self, changes: &[ReplicatedChange]) -> Result<(), FollowError> {
         let Follower { service, report, shown, .. } = self.follower;
+        report.trust.check()?;
         let held = self.progress.deferred_len();
         let summary = service.replicas().apply(&mut self.progress, changes, self.snapshot.is_some()).await?;
         for (outcome, number) in [
@@ -192,19 +236,29 @@ impl<'a> Session<'a> {
     async fn resolve_departed(&self, gone: Vec<DepartedResource>) -> Result<Vec<ReplicatedChange>, FollowError> {
         let here = self.follower.service.region().unwrap_or_default();
         let ids: Vec<pb::Id> = gone.iter().flat_map(|gone| gone.ids.iter().cloned()).collect();
-        let (mut stays, mut elsewhere) = (HashSet::new(), HashSet::new());
+        let (mut stays, mut elsewhere, mut given) = (HashSet::new(), HashSet::new(), Vec::new());
         for chunk in ids.chunks(MAX_PRESENCE_IDS) {
             let answer = self.fetch(chunk, &["meta.syncing"]).await?;
             stays.extend(answer.unsure.into_iter().map(|id| id.uid));
             for found in answer.resources {
                 let syncing = found.meta.and_then(|meta| meta.syncing).unwrap_or_default();
-                let uids = if may_be_in(&syncing.regions, here) { &mut stays } else { &mut elsewhere };
+                let may_be_here = may_be_in(&syncing.regions, here);
+                if may_be_here && syncing.owning_region != self.follower.report.name() {
+                    given.extend(found.id.clone());
+                }
+                let uids = if may_be_here { &mut stays } else { &mut elsewhere };
                 uids.extend(found.id.map(|id| id.uid));
             }
         }
         let mut changes = Vec::new();
+        for chunk in given.chunks(MAX_WHOLE_RESOURCES) {
+            let answer = self.fetch(chunk, &[]).await?;
+            changes.extend(answer.resources.into_iter().map(|given| ReplicatedChange::HandOver(Box::new(given))));
+        }
+        let given: HashSet<String> = given.into_iter().map(|id| id.uid).collect();
         for DepartedResource { ids, last } in gone {
-            match last.filter(|last| last.id.as_ref().is_some_and(|id| stays.contains(&id.uid))) {
+            let keeps = |id: &pb::Id| stays.contains(&id.uid) && !given.contains(&id.uid);
+            match last.filter(|last| last.id.as_ref().is_some_and(keeps)) {
                 Some(last) => changes.push(ReplicatedChange::Put(last)),
                 None => changes.extend(ids.into_iter().filter(|id| !stays.contains(&id.uid)).map(|id| {
                     let deleted = !elsewhere.contains(&id.uid);
@@ -237,8 +291,8 @@ impl<'a> Session<'a> {
         let paths: Vec<String> = paths.iter().map(|&path| path.to_owned()).collect();
         let field_mask = (!paths.is_empty()).then_some(prost_types::FieldMask { paths });
         let request = BatchGetRequest { ids: ids.to_vec(), field_mask, ..BatchGetRequest::default() };
-        let answer = timeout(ANSWER_TIMEOUT, self.connection.queries().batch_get(request)).await;
-        Ok(answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??.into_inner())
+        let answer = timeout(ANSWER_TIMEOUT, self.connection.batch_get(&self.progress.store.id, request)).await;
+        Ok(answer.map_err(|_| FollowError::NoAnswer { within: ANSWER_TIMEOUT })??)
     }
 
     /// Time of the next retry of deferred resources.

@@ -40,6 +40,9 @@ pub mod discovery {
 /// Serialised `FileDescriptorSet` of the destination API, imports included.
 pub const DISCOVERY_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/grpc/discovery.bin"));
 
+/// Header of a call with the id of the store that it is for; a server with another store refuses the call.
+pub const STORE_HEADER: &str = "x-mortise-store";
+
 pub use discovery::{
     catalog::v1 as catalog, conduit,
     conduit::proxy::destination::destination_client::DestinationClient as ConduitDestinationClient,

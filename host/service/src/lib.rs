@@ -44,7 +44,10 @@ pub use lists::{EncodedList, Events, TypeWatch};
 pub use mortise_store::{Consistency, WatchEvent};
 pub use private_bytes::PrivateBytes;
 pub use query::{ResourceChanges, ResourcesChanges};
-pub use region::{ApplySummary, MAX_DEFERRED, Replicas, ReplicatedChange, ReplicationProgress, may_be_in, uid_number};
+pub use region::{
+    AcceptedStore, ApplySummary, HeldReplicas, MAX_DEFERRED, OwnerStore, Replicas, ReplicatedChange,
+    ReplicationProgress, may_be_in, uid_number,
+};
 pub use rpc::{Asked, Deleted, ListQuery, Written};
 pub use rules::upgrade::schema_version;
 pub use service::ResourceService;

@@ -35,6 +35,7 @@ use prost_types::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
+    StoreId,
     changes::{ChangeWatch, OpenedChanges, Position},
     error::StoreError,
     ids::{ExpectedId, ListKey, TypeKey},
@@ -345,6 +346,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the newest version that reads show, as a number; 0 before the first write. Every version in an answer is
     /// at most this one, and each later write gets a larger one.
     fn newest_version(&self) -> u64;
+
+    /// Returns the id of the store, which no other store has.
+    fn store_id(&self) -> StoreId;
 
     /// Reports the faults of the store, now and after each change.
     fn health(&self) -> watch::Receiver<Health>;

@@ -290,7 +290,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     }
 
     /// Sets the field that names a resource's region, where its partition has a policy of regions: names joined by
-    /// dots, to a string. It becomes immutable.
+    /// dots, to a string. Only the owner changes it, to give the resource to another region.
     #[must_use]
     pub const fn region_field(mut self, field: &'static str) -> Self {
         self.spec.regions = Some((RegionSpec { field, ..self.spec.regions() }, describe_regions));

@@ -123,10 +123,13 @@ impl Sources {
                     .push(format!("controller {name} is not running: {state}; mortise controllers {name} shows why"));
             }
         }
-        for PeerRegion { name, state, types, last_error, .. } in self.regions.report().peers {
+        for PeerRegion { name, state, types, last_error, stopped, .. } in self.regions.report().peers {
             if state == i32::from(PeerState::Failed) {
                 warnings
                     .push(format!("nothing comes from region {name}: {last_error}; mortise regions {name} shows more"));
+            }
+            if !stopped.is_empty() {
+                warnings.push(format!("nothing is taken from region {name}: {stopped}; see mortise regions {name}"));
             }
             let held_back: usize = types.iter().map(|entry| entry.held_back.len()).sum();
             if held_back > 0 {

@@ -93,7 +93,7 @@ pub enum Command {
     Controllers(controllers::Controllers),
     /// Shows what the server has of other regions, and what is missing
     #[command(after_help = after(regions::EXAMPLES))]
-    Regions(regions::Regions),
+    Regions(Box<regions::Regions>),
     /// Writes everything that the server holds into one file, while it serves
     #[command(after_help = after(backup::EXAMPLES))]
     Backup(backup::Backup),

@@ -1,8 +1,10 @@
-//! `mortise regions`: what the server has of other regions, and what is missing.
+//! `mortise regions`: what the server has of other regions, and what is missing; decisions about peers ([`operate`]).
+
+mod operate;
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use mortise_resource::{
     data::{HeldBackReason, PeerRegion, PeerState, PeerType, RegionStatusRequest, RegionStatusResponse},
     types::{describe, gvk},
@@ -15,11 +17,18 @@ use crate::{
     output::ui,
 };
 
-pub(super) const EXAMPLES: &str = "mortise regions\nmortise regions us-1";
+pub(super) const EXAMPLES: &str = "\
+mortise regions
+mortise regions us-1
+mortise regions accept us-1
+mortise regions adopt --from us-1 --dry-run";
 
 /// Arguments of `regions`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Regions {
+    #[command(subcommand)]
+    command: Option<RegionsCommand>,
     /// The peer to show in full, with each type and each missing resource
     #[arg(value_name = "PEER")]
     peer: Option<String>,
@@ -30,8 +39,24 @@ pub struct Regions {
     connect: Connect,
 }
 
+/// Subcommands of `regions`.
+#[derive(Debug, Subcommand)]
+enum RegionsCommand {
+    /// Accepts the present store of a stopped peer, and the removals of its next snapshots
+    #[command(after_help = super::after(operate::ACCEPT_EXAMPLES))]
+    Accept(Box<operate::Accept>),
+    /// Makes the copies from a lost region this region's own, or removes them
+    #[command(after_help = super::after(operate::ADOPT_EXAMPLES))]
+    Adopt(Box<operate::Adopt>),
+}
+
 impl Regions {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
+        match self.command {
+            Some(RegionsCommand::Accept(accept)) => return accept.run().await,
+            Some(RegionsCommand::Adopt(adopt)) => return adopt.run().await,
+            None => {}
+        }
         let session = self.connect.session().await?;
         let mut status = session.call("regions", session.regions().status(RegionStatusRequest {})).await?;
         let ui = self.connect.ui();
@@ -78,7 +103,7 @@ fn table(status: &RegionStatusResponse) -> Table {
             peer.types.iter().map(|decl| decl.applied).sum::<u64>().to_string().into(),
             bad_number(conflicts),
             bad_number(others),
-            peer.last_error.as_str().into(),
+            if peer.stopped.is_empty() { &peer.last_error } else { &peer.stopped }.as_str().into(),
         ]);
     }
     table
@@ -86,6 +111,12 @@ fn table(status: &RegionStatusResponse) -> Table {
 
 fn describe_one(peer: &PeerRegion, ui: &Ui) -> String {
     let mut out = format!("peer     {}\naddress  {}\nstate    {}\n", peer.name, peer.address, state_name(peer.state()));
+    if !peer.store_id.is_empty() {
+        out.push_str(&format!("store    {}\n", peer.store_id));
+    }
+    if !peer.stopped.is_empty() {
+        out.push_str(&format!("stopped  {}\n", peer.stopped));
+    }
     if !peer.last_error.is_empty() {
         out.push_str(&format!("error    {}\n", peer.last_error));
     }
@@ -134,7 +165,7 @@ fn lag_text(lag: Duration) -> String {
 fn state(state: PeerState) -> Cell {
     let style = match state {
         PeerState::Current => Style::Good,
-        PeerState::Failed => Style::Bad,
+        PeerState::Failed | PeerState::Stopped => Style::Bad,
         _ => Style::Warn,
     };
     Cell::styled(style, state_name(state))
@@ -146,11 +177,12 @@ fn state_name(state: PeerState) -> &'static str {
         PeerState::Snapshot => "Snapshot",
         PeerState::Failed => "Failed",
         PeerState::UnknownThere => "UnknownThere",
+        PeerState::Stopped => "Stopped",
         PeerState::Connecting | PeerState::Unspecified => "Connecting",
     }
 }
 
-fn reason(reason: HeldBackReason) -> &'static str {
+pub(super) fn reason(reason: HeldBackReason) -> &'static str {
     match reason {
         HeldBackReason::Conflict => "Conflict",
         HeldBackReason::Schema => "NewerSchema",

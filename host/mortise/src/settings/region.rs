@@ -97,6 +97,8 @@ pub(crate) fn peers(config: &Config) -> Vec<PeerOptions> {
         identity: given(&peer.cert_file).zip(given(&peer.key_file)),
         token_file: given(&peer.token_file),
         tls_server_name: Some(peer.tls_server_name.clone()).filter(|name| !name.is_empty()),
+        max_removed_percent: region.max_removed_percent,
+        max_removed: region.max_removed as usize,
         max_backoff: region.max_backoff_ms.into(),
         keep_alive: region.keep_alive_ms.into(),
     };

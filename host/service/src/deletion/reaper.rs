@@ -166,7 +166,7 @@ mod tests {
     use crate::{
         call::Caller,
         core::Options,
-        references::{Strictness, records::records},
+        references::{ResourceKey, Strictness, records::records},
         registry::Registry,
         service::ResourceService,
     };

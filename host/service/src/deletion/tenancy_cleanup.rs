@@ -5,6 +5,9 @@
 //! no new resources, and a list of its resources is complete. Resources with finalizers keep the unit until their
 //! finalizers are removed. Tombstones stay: the reaper may still need them, and they do not need their place.
 //!
+//! A namespace of another region goes once it is empty, and stays
+//! until then ([`crate::region::held_unit`]).
+//!
 //! Passes over [`CONCURRENT_UNITS`] units run at once; the others wait. A unit that is not empty yet takes no place
 //! between its passes.
 //!
@@ -32,10 +35,13 @@ use crate::{
     core::{
         Core,
         durations::{EMPTYING_WAITS, TASK_RESTART_WAIT},
-        ids::{query_everywhere, tenancy_of},
+        ids::{self, query_everywhere, tenancy_of},
     },
-    region::{Replicas, ReplicatedType},
-    rules::builtin_types::{self, TENANCY_FINALIZER},
+    region::{Replicas, ReplicatedType, held_unit},
+    rules::{
+        builtin_types::{self, TENANCY_FINALIZER},
+        region, tombstone,
+    },
 };
 
 /// Units with a pass at the same time.
@@ -89,7 +95,7 @@ impl TenancyCleanup {
                 }
             };
             if let WatchEvent::Upsert(unit) = event
-                && unit.deletion_mark().is_some()
+                && (unit.deletion_mark().is_some() || (self.core.region().is_some() && held_unit::is_held(&unit)))
                 && let Some(id) = unit.decode_id()?
                 && leaving.insert(id.uid.clone())
             {
@@ -154,6 +160,9 @@ impl TenancyCleanup {
         } else {
             pb::Tenancy { partition: tenancy_of(id).partition.clone(), namespace: id.name.clone() }
         };
+        if !is_partition && region::is_replica(&unit) && !self.replicas.is_around_marked(&unit).await? {
+            return self.try_release(unit, &tenancy).await;
+        }
         let unit_uid = unit.id.as_ref().map(|id| id.uid.clone()).unwrap_or_default();
         let (mut empty, mut failed) = (true, Ok(()));
         for type_key in self.core.backend.types().await? {
@@ -185,6 +194,65 @@ impl TenancyCleanup {
             Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+impl TenancyCleanup {
+    /// Removes a namespace of another region if nothing is in it, and holds it otherwise. Returns whether it is gone.
+    ///
+    /// It is marked before the look that decides, so that no resource comes in between.
+    async fn try_release(&self, unit: pb::Resource, tenancy: &pb::Tenancy) -> Result<bool, RemovalError> {
+        let is_held = held_unit::reason_of(&unit).is_some();
+        if !is_held && !meta::is_marked(&unit.metadata) {
+            // Its owner has it again.
+            return Ok(true);
+        }
+        let is_deleted = !is_held || held_unit::is_deleted(&unit);
+        let mut unit = unit;
+        if !self.is_used(tenancy).await? {
+            if !meta::is_marked(&unit.metadata) {
+                tombstone::mark(&mut unit);
+                unit.generation = ids::ulid();
+                unit = match self.core.backend.write_cas(unit).await {
+                    Ok(marked) => marked,
+                    Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => return Ok(false),
+                    Err(e) => return Err(e.into()),
+                };
+            }
+            if !self.is_used(tenancy).await? {
+                let id = unit.id.clone().unwrap_or_default();
+                let removed = match is_deleted {
+                    true => self.deletions.remove(&unit).await,
+                    false => self.core.backend.delete_cas(&id, &unit.version).await,
+                };
+                return match removed {
+                    Ok(()) => Ok(true),
+                    Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),
+                    Err(e) => Err(e.into()),
+                };
+            }
+        }
+        match held_unit::hold(&unit, is_deleted) {
+            Some(held) => match self.core.backend.write_cas(held).await {
+                Ok(_) | Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),
+                Err(e) => Err(e.into()),
+            },
+            None => Ok(false),
+        }
+    }
+
+    /// Whether a resource is in a namespace. Tombstones do not need their place.
+    async fn is_used(&self, tenancy: &pb::Tenancy) -> Result<bool, StoreError> {
+        for type_key in self.core.backend.types().await? {
+            if type_key == TypeKey::from(&types::tombstone().to_pb()) {
+                continue;
+            }
+            let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
+            if self.core.backend.scan(&query).await?.next().await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

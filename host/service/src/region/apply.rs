@@ -17,27 +17,19 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use mortise_resource::{Code, Error, data::HeldBackReason, goten::SyncingMeta, pb, types};
-use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError, TypeKey};
+use mortise_resource::{Code, Error, pb, types};
+use mortise_store::{Batch, Consistency, Expectation, ExpectedId, StoreError, TypeKey};
 
 use super::{
-    incoming::{Deferral, ReplicaError, check, check_policy, followed_id, uid_number},
+    incoming::{Deferral, followed_id, uid_number},
     progress::ReplicationProgress,
     record::{Change, Records},
     replicas::Replicas,
 };
 use crate::{
     call::store_fault::store_fault,
-    core::{
-        MAX_CAS_ATTEMPTS,
-        ids::{query_everywhere, tenancy_of},
-    },
-    registry::Registry,
-    rules::{
-        TenancyUnits, UnitError,
-        region::{self, Placement, owning_region, replica_origin, syncing_of},
-        shards, tombstone,
-    },
+    core::{MAX_CAS_ATTEMPTS, ids::query_everywhere},
+    rules::region::{replica_origin, syncing_of},
 };
 
 /// A change by the owner.
@@ -45,6 +37,8 @@ use crate::{
 pub enum ReplicatedChange {
     /// The new state of the resource.
     Put(Box<pb::Resource>),
+    /// The owner has given the resource to another region; its state since.
+    HandOver(Box<pb::Resource>),
     /// The incarnation was deleted, or has left this region.
     Remove {
         /// Its id, with the uid.
@@ -68,21 +62,21 @@ pub struct ApplySummary {
 }
 
 /// Options of one application of changes.
-struct ApplyOptions {
+pub(super) struct ApplyOptions {
     /// Whether the changes are of a snapshot.
-    is_snapshot: bool,
+    pub(super) is_snapshot: bool,
     stores_progress: bool,
     /// Reason why the store refuses changes of this name, if it was asked already.
-    not_stored: Option<String>,
+    pub(super) not_stored: Option<String>,
 }
 
-/// The effect of a change; the default is nothing.
-#[derive(Default)]
-struct Decision {
-    mutations: Vec<Mutation>,
-    expect: Vec<Expectation>,
-    change: Option<Change>,
-    deferred: Option<Deferral>,
+/// The replicas of a type from a peer.
+#[derive(Debug, Clone, Default)]
+pub struct HeldReplicas {
+    /// Their number.
+    pub number: usize,
+    /// Ids of those with other uids than the expected ones.
+    pub others: Vec<pb::Id>,
 }
 
 impl ReplicatedChange {
@@ -90,21 +84,9 @@ impl ReplicatedChange {
     #[must_use]
     pub fn id(&self) -> pb::Id {
         match self {
-            Self::Put(resource) => resource.id.clone().unwrap_or_default(),
+            Self::Put(resource) | Self::HandOver(resource) => resource.id.clone().unwrap_or_default(),
             Self::Remove { id, .. } => id.clone(),
         }
-    }
-}
-
-impl Decision {
-    fn removal(stored: &pb::Resource, deleted: bool) -> Self {
-        let id = stored.id.clone().unwrap_or_default();
-        let mutations = match deleted {
-            true => tombstone::removal(stored),
-            false => vec![Mutation::Delete { id: id.clone(), version: stored.version.clone() }],
-        };
-        let change = Change { id, before: stored.generation.clone(), after: String::new() };
-        Self { mutations, change: Some(change), ..Self::default() }
     }
 }
 
@@ -130,7 +112,7 @@ impl Replicas {
         if changes.is_empty() {
             return self.try_apply(progress, changes, &options, &mut made).await.map_err(|e| failed(&e));
         }
-        let records = Records::begin(&self.core, progress.peer()).await?;
+        let records = Records::begin(&self.core, format!("region {}", progress.peer()), "Copy").await?;
         let mut outcome = self.try_apply(progress, changes, &options, &mut made).await;
         if outcome.as_ref().is_err_and(is_of_one) {
             outcome = self.apply_one_by_one(progress, changes, is_snapshot, &mut made).await;
@@ -198,7 +180,7 @@ impl Replicas {
                     }
                 };
                 next.deferred.remove(&id);
-                let decision = self.decide(&registry, next.peer(), &id, change, options).await?;
+                let decision = self.decide(&registry, &next, &id, change, options).await?;
                 mutations.extend(decision.mutations);
                 for expected in decision.expect {
                     let ExpectedId { type_key, partition, namespace, name, .. } = &expected.id;
@@ -240,105 +222,7 @@ impl Replicas {
         }
     }
 
-    /// Decides the effect of a change by the stored resource.
-    async fn decide(
-        &self,
-        registry: &Registry,
-        peer: &str,
-        id: &pb::Id,
-        change: &ReplicatedChange,
-        options: &ApplyOptions,
-    ) -> Result<Decision, StoreError> {
-        let name = pb::Id { uid: String::new(), ..id.clone() };
-        let stored = match self.core.backend.read(Consistency::Consistent, &name).await {
-            Ok(stored) => Some(stored),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode()?),
-            Err(StoreError::NotFound) => None,
-            Err(e) => return Err(e),
-        };
-        let is_same = stored.as_ref().is_some_and(|stored| uid(stored) == id.uid);
-        let replica = stored.as_ref().filter(|stored| replica_origin(stored) == peer);
-        let incoming = match change {
-            ReplicatedChange::Put(resource) => resource,
-            ReplicatedChange::Remove { deleted, .. } => {
-                return Ok(replica
-                    .filter(|_| is_same)
-                    .map(|replica| Decision::removal(replica, *deleted))
-                    .unwrap_or_default());
-            }
-        };
-        let units = match self.units_for_replica(registry, peer, id, incoming, stored.as_ref()).await {
-            Ok(units) => units,
-            Err(ReplicaError::Store(error)) => return Err(error),
-            Err(ReplicaError::Deferred(deferral)) => {
-                // Whatever the fault of the present incarnation, the earlier one is gone.
-                let removal = replica.filter(|_| !is_same).map(|replica| Decision::removal(replica, true));
-                return Ok(Decision { deferred: Some(deferral), ..removal.unwrap_or_default() });
-            }
-        };
-        if let Some(replica) = replica.filter(|_| is_same) {
-            let (had, has) = (owner_version(replica), incoming.version.as_str());
-            if had == has || (!options.is_snapshot && number(had) >= number(has)) {
-                return Ok(Decision::default());
-            }
-        }
-        if let Some(what) = &options.not_stored {
-            let removal = replica.filter(|_| !is_same).map(|replica| Decision::removal(replica, true));
-            let deferred = Some(Deferral::new(HeldBackReason::Store, what.clone()));
-            return Ok(Decision { deferred, ..removal.unwrap_or_default() });
-        }
-        let mut replica = (**incoming).clone();
-        replica.id = Some(id.clone());
-        replica.version.clear();
-        let mut mutations = Vec::new();
-        match &stored {
-            Some(stored) if is_same => replica.version.clone_from(&stored.version),
-            Some(stored) => mutations = tombstone::removal(stored),
-            None => {}
-        }
-        let change = Change {
-            id: id.clone(),
-            before: stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone()),
-            after: replica.generation.clone(),
-        };
-        let meta = replica.meta.get_or_insert_default();
-        meta.syncing = Some(SyncingMeta {
-            copied_from: peer.to_owned(),
-            owner_version: incoming.version.clone(),
-            ..meta.syncing.take().unwrap_or_default()
-        });
-        shards::set(&self.core.options.placement.rings, &mut replica);
-        mutations.push(Mutation::Put(Box::new(replica)));
-        Ok(Decision { mutations, expect: units.expect, change: Some(change), deferred: None })
-    }
-
-    /// Looks up the units of a replica's tenancy; or else returns the reason to defer it.
-    async fn units_for_replica(
-        &self,
-        registry: &Registry,
-        peer: &str,
-        id: &pb::Id,
-        incoming: &pb::Resource,
-        stored: Option<&pb::Resource>,
-    ) -> Result<TenancyUnits, ReplicaError> {
-        stored.map_or(Ok(()), |stored| check_conflict(stored, peer, &id.uid))?;
-        let kind = check(registry, id, incoming)?;
-        let units = match TenancyUnits::find(&self.core, tenancy_of(id)).await {
-            Ok(units) if !units.marked => units,
-            Ok(_) => return Err(Deferral::new(HeldBackReason::Place, "its place is marked for deletion here").into()),
-            Err(UnitError::Store(e)) => return Err(e.into()),
-            Err(missing) => return Err(Deferral::new(HeldBackReason::Place, missing.to_string()).into()),
-        };
-        let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
-        let here = self.core.region().unwrap_or_default();
-        // If the owner is not here, the peer's word counts, as it does for a region that a field names.
-        let inherited = region::inherited(&self.core, registry, kind, incoming, units.policy.as_deref()).await?;
-        let placement = Placement { policy: units.policy.as_deref(), inherited: &inherited };
-        check_policy(kind, incoming, placement, known, (peer, here))?;
-        Ok(units)
-    }
-
-    /// Returns the ids of a type's replicas from a peer with other uids than these.
+    /// Returns the number of a type's replicas from a peer, and the ids of those with other uids than these.
     ///
     /// # Errors
     /// Faults of the store.
@@ -347,22 +231,44 @@ impl Replicas {
         peer: &str,
         followed_type: &pb::Type,
         uids: &HashSet<u128>,
-    ) -> Result<Vec<pb::Id>, Error> {
+    ) -> Result<HeldReplicas, Error> {
         let failed = |e: StoreError| store_fault("failed to read replicas", &e);
         let mut cursor = self.core.backend.scan(&query_everywhere(followed_type)).await.map_err(failed)?;
-        let mut others = Vec::new();
+        let mut held = HeldReplicas::default();
         while let Some(page) = cursor.next().await.map_err(failed)? {
             for found in page {
-                if uids.contains(&uid_number(found.uid())) {
+                let meta = found.decode_meta()?;
+                if syncing_of(meta.as_ref()).is_none_or(|syncing| syncing.copied_from != peer) {
                     continue;
                 }
-                let meta = found.decode_meta()?;
-                if syncing_of(meta.as_ref()).is_some_and(|syncing| syncing.copied_from == peer) {
-                    others.extend(found.decode_id()?);
+                held.number += 1;
+                if !uids.contains(&uid_number(found.uid())) {
+                    held.others.extend(found.decode_id()?);
                 }
             }
         }
-        Ok(others)
+        Ok(held)
+    }
+
+    /// Returns the number of replicas from a peer that these changes would replace by another incarnation.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn replaced_by(&self, peer: &str, changes: &[ReplicatedChange]) -> Result<usize, Error> {
+        let mut replaced = 0;
+        for change in changes {
+            let ReplicatedChange::Put(incoming) = change else { continue };
+            let Some(id) = incoming.id.as_ref().filter(|id| id.r#type.is_some()) else { continue };
+            let name = pb::Id { uid: String::new(), ..id.clone() };
+            let stored = match self.core.backend.read(Consistency::Consistent, &name).await {
+                Ok(stored) => stored,
+                Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
+                Err(StoreError::NotFound) => continue,
+                Err(e) => return Err(store_fault("failed to read replicas", &e)),
+            };
+            replaced += usize::from(uid(&stored) != id.uid && replica_origin(&stored) == peer);
+        }
+        Ok(replaced)
     }
 }
 
@@ -377,33 +283,8 @@ impl ApplySummary {
     }
 }
 
-/// Checks that a resource here does not conflict with a peer's of its name: it is the peer's, or its former owner has
-/// given it up.
-fn check_conflict(stored: &pb::Resource, peer: &str, uid_there: &str) -> Result<(), Deferral> {
-    let is_handed_over =
-        uid(stored) == uid_there && (!replica_origin(stored).is_empty() || owning_region(stored) == peer);
-    if replica_origin(stored) == peer || is_handed_over {
-        return Ok(());
-    }
-    let owner = match owning_region(stored) {
-        "" => "no region".to_owned(),
-        owner => format!("region {owner:?}"),
-    };
-    let detail = format!("a resource of {owner} has this name here; delete or rename one of the two");
-    Err(Deferral::new(HeldBackReason::Conflict, detail))
-}
-
 fn uid(resource: &pb::Resource) -> &str {
     resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default()
-}
-
-fn owner_version(resource: &pb::Resource) -> &str {
-    syncing_of(resource.meta.as_deref()).map(|syncing| syncing.owner_version.as_str()).unwrap_or_default()
-}
-
-/// Returns a version as a number of the store.
-fn number(version: &str) -> u64 {
-    version.parse().unwrap_or_default()
 }
 
 /// Whether an error concerns one resource alone.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use mortise_resource::{
     data::HeldBackReason,
-    goten::{Meta, MultiRegionPolicy},
+    goten::{Meta, MultiRegionPolicy, SyncingMeta},
     proto::hashicorp::consul::tenancy::v2beta1::Partition,
 };
 use mortise_store::{Backend, Options as StoreOptions, Quotas, SledBackend};
@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     core::{Options, Placement, ids},
     deletion::TenancyCleanup,
-    region::progress::ReplicationProgress,
+    region::progress::{OwnerStore, ReplicationProgress},
     registry::Registry,
     rules::tombstone,
     service::ResourceService,
@@ -168,9 +168,10 @@ async fn a_deferred_incarnation_removes_the_one_before() {
     here.apply(&[put(&old)]).await;
     let newer = pb::Resource { schema_version: 9, ..new };
     let summary = here.apply(&[put(&newer)]).await;
-    assert_eq!(summary, ApplySummary { removed: 1, deferred: 1, ..ApplySummary::default() });
+    assert_eq!(summary, ApplySummary { written: 1, deferred: 1, ..ApplySummary::default() });
     assert_eq!(here.reasons(), [HeldBackReason::Schema]);
-    assert!(here.stored(&id_of(&old)).await.is_none());
+    let held = here.stored(&id_of(&old)).await.unwrap();
+    assert_eq!(held.status["mortise"].conditions[0].reason, "OwnerDeleted", "a namespace goes once it is empty");
 }
 
 #[tokio::test]
@@ -234,4 +235,90 @@ async fn the_replication_into_a_marked_partition_restarts() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     panic!("a finalizer of the owner's region keeps the replica");
+}
+
+#[tokio::test]
+async fn a_version_far_beyond_the_owners_is_not_taken() {
+    let mut here = Server::with_policy(&["eu", "us"], "eu").await;
+    here.progress.store = OwnerStore { id: ids::ulid(), newest_version: Some(100) };
+    let mut one = namespace("one", "eu", "100");
+    here.apply(&[put(&one)]).await;
+    for lie in ["9223372036854775808", "18446744073709551615", "2000", "-1", "9 ", "ten"] {
+        let lies = pb::Resource { version: lie.into(), generation: ids::ulid(), ..one.clone() };
+        assert_eq!(here.apply(&[put(&lies)]).await, ApplySummary { deferred: 1, ..ApplySummary::default() }, "{lie}");
+        assert_eq!(here.reasons(), [HeldBackReason::Invalid], "{lie}");
+    }
+    one.version = "101".into();
+    assert_eq!(here.apply(&[put(&one)]).await.written, 1, "the copy goes on");
+    assert!(here.reasons().is_empty());
+    // A release without identities has a limit, too, and a copy that was frozen before thaws.
+    here.progress.store = OwnerStore::default();
+    one.version = (1_u64 << 63).to_string();
+    assert_eq!(here.apply(&[put(&one)]).await.deferred, 1);
+    let mut frozen = here.stored(&id_of(&one)).await.unwrap();
+    let syncing = frozen.meta.as_mut().unwrap().syncing.as_mut().unwrap();
+    (syncing.owner_version, syncing.owner_store) = ((1_u64 << 63).to_string(), String::new());
+    here.service.core.backend.write_cas(frozen).await.unwrap();
+    one.version = "102".into();
+    assert_eq!(here.apply(&[put(&one)]).await.written, 1);
+}
+
+#[tokio::test]
+async fn versions_of_another_store_say_nothing() {
+    let mut here = Server::with_policy(&["eu", "us"], "eu").await;
+    here.progress.store = OwnerStore { id: ids::ulid(), newest_version: Some(100) };
+    here.progress.resume_token = "token".into();
+    let one = namespace("one", "eu", "100");
+    here.apply(&[put(&one)]).await;
+    let same = here.stored(&id_of(&one)).await.unwrap();
+    here.service.replicas().apply(&mut here.progress, &[put(&one)], true).await.unwrap();
+    assert_eq!(here.stored(&id_of(&one)).await.unwrap(), same, "a snapshot of the same store writes nothing");
+    here.progress.bind(OwnerStore { id: ids::ulid(), newest_version: Some(100) });
+    assert_eq!(here.progress.resume_token, "", "a token of another store is dropped");
+    let other = pb::Resource { generation: ids::ulid(), ..one.clone() };
+    here.service.replicas().apply(&mut here.progress, &[put(&other)], true).await.unwrap();
+    assert_eq!(here.stored(&id_of(&one)).await.unwrap().generation, other.generation, "its equal version is another");
+}
+
+#[tokio::test]
+async fn a_namespace_that_its_owner_deletes_stays_while_something_is_in_it() {
+    for by_mark in [false, true] {
+        let mut here = Server::with_policy(&["eu", "us"], "eu").await;
+        let cleanup = tokio::spawn(TenancyCleanup::new(&here.service.deletions, here.service.replicas()).run());
+        let (one, empty) = (namespace("one", "eu", "1"), namespace("empty", "eu", "1"));
+        here.apply(&[put(&one), put(&empty)]).await;
+        let kind = pb::Type { group: "demo".into(), group_version: "v1".into(), kind: "Thing".into() };
+        let tenancy = Some(pb::Tenancy { partition: "world".into(), namespace: "one".into() });
+        let mine = resource(pb::Id { tenancy, ..id(kind, "mine") });
+        let mine = here.service.core.backend.write_cas(mine).await.unwrap();
+        let mut changes = Vec::new();
+        for gone in [&one, &empty] {
+            let mut marked = pb::Resource { version: "2".into(), ..gone.clone() };
+            tombstone::mark(&mut marked);
+            changes.push(match by_mark {
+                true => put(&marked),
+                false => ReplicatedChange::Remove { id: id_of(gone), deleted: true },
+            });
+        }
+        here.apply(&changes).await;
+        until_gone(&here, &empty).await;
+        let held = here.stored(&id_of(&one)).await.unwrap();
+        assert!(!mortise_resource::meta::is_marked(&held.metadata));
+        let condition = &held.status["mortise"].conditions[0];
+        assert_eq!((condition.r#type.as_str(), condition.reason.as_str()), ("Held", "OwnerDeleted"));
+        here.service.core.backend.delete_cas(&id_of(&mine), &mine.version).await.unwrap();
+        until_gone(&here, &one).await;
+        here.service.stop();
+        cleanup.await.unwrap();
+    }
+}
+
+async fn until_gone(here: &Server, resource: &pb::Resource) {
+    for _ in 0..6_000 {
+        if here.stored(&id_of(resource)).await.is_none() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("{:?} stays", resource.id);
 }

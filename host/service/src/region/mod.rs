@@ -9,7 +9,10 @@
 //! The changes of a message are one commit, or one each if the store refuses one of them. A refresh reads every
 //! resource of a partition, for at most half of a thread's time. [`progress`] has the limits of deferred resources.
 
+mod adopt;
 mod apply;
+mod decide;
+pub(crate) mod held_unit;
 mod incoming;
 mod peers;
 mod progress;
@@ -19,8 +22,9 @@ mod replicas;
 mod replicated_type;
 mod restarts;
 
-pub use apply::{ApplySummary, ReplicatedChange};
+pub use apply::{ApplySummary, HeldReplicas, ReplicatedChange};
 pub use incoming::{may_be_in, uid_number};
-pub use progress::{MAX_DEFERRED, ReplicationProgress};
+pub use peers::AcceptedStore;
+pub use progress::{MAX_DEFERRED, OwnerStore, ReplicationProgress};
 pub use replicas::Replicas;
 pub(crate) use replicated_type::ReplicatedType;

@@ -34,12 +34,33 @@ const MAX_DEFERRED_BYTES: usize = 256 << 10;
 const HEADER_BYTES: usize = 4 << 10;
 /// Bytes of the encoding around a name.
 const ENTRY_OVERHEAD_BYTES: usize = 8;
+/// Changes that a peer may have made since it was asked for its newest version.
+const MAX_VERSION_LEAD: u64 = 1_024;
+/// Highest version from a peer that does not tell its newest one: a million commits a second for 280 years.
+const MAX_UNKNOWN_VERSION: u64 = 1 << 53;
 /// Bytes of the detail of a deferred resource.
 const MAX_DETAIL_BYTES: usize = 512;
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.RegionProgress";
 
 /// The name of a resource within its type.
 type Name = (String, String, String);
+
+/// The store of the owner: where a token and replicas are from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnerStore {
+    /// Its id; empty for a release without ids.
+    pub id: String,
+    /// Version of its newest change when it was asked last; `None` for a release that does not tell.
+    pub newest_version: Option<u64>,
+}
+
+impl OwnerStore {
+    /// Whether a version is so far beyond the newest one that no change can have it.
+    #[must_use]
+    pub fn is_beyond(&self, version: u64) -> bool {
+        version > self.newest_version.map_or(MAX_UNKNOWN_VERSION, |newest| newest.saturating_add(MAX_VERSION_LEAD))
+    }
+}
 
 /// The progress of the replicas of a type from a peer.
 #[derive(Debug, Clone)]
@@ -50,6 +71,8 @@ pub struct ReplicationProgress {
     pub(super) restarts: u64,
     /// Position of the watch; empty for a snapshot.
     pub resume_token: String,
+    /// The store of the token, and of the replicas that are written with it.
+    pub store: OwnerStore,
     pub(super) deferred: DeferredList,
     /// Whether the deferred resources differ from the stored ones.
     pub(super) is_dirty: bool,
@@ -100,6 +123,14 @@ impl ReplicationProgress {
         self.is_dirty |= self.deferred.remove(id);
     }
 
+    /// Binds the progress to a store. A token of another store is dropped.
+    pub fn bind(&mut self, store: OwnerStore) {
+        if !self.store.id.is_empty() && self.store.id != store.id {
+            self.restart();
+        }
+        self.store = store;
+    }
+
     /// Starts again: a snapshot follows, and finds the deferred resources.
     pub fn restart(&mut self) {
         self.resume_token.clear();
@@ -125,7 +156,7 @@ impl ReplicationProgress {
         restarts: u64,
         stored: Option<RegionProgress>,
     ) -> Self {
-        let RegionProgress { resume_token, held_back, held_back_more, .. } = stored.unwrap_or_default();
+        let RegionProgress { resume_token, held_back, held_back_more, store_id, .. } = stored.unwrap_or_default();
         let mut list = DeferredList { more: held_back_more, ..DeferredList::default() };
         for held in held_back {
             list.insert(held, usize::MAX);
@@ -136,6 +167,7 @@ impl ReplicationProgress {
             followed_type: followed_type.clone(),
             restarts,
             resume_token,
+            store: OwnerStore { id: store_id, newest_version: None },
             deferred: list,
             is_dirty: false,
             stored,
@@ -149,6 +181,7 @@ impl ReplicationProgress {
             resume_token: self.resume_token.clone(),
             held_back: self.deferred(),
             held_back_more: self.deferred.more,
+            store_id: self.store.id.clone(),
         }
     }
 }
@@ -206,6 +239,16 @@ impl Replicas {
         resource.generation = ids::ulid();
         resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: progress.to_pb().encode_to_vec() });
         Ok(Mutation::Put(Box::new(resource)))
+    }
+
+    /// Returns the stored progress of every type from a peer: the key, and the id of the store.
+    pub(super) async fn progress_of(&self, peer: &str) -> Result<Vec<(ReplicatedType, String)>, StoreError> {
+        let query = ids::query_everywhere(&types::region_progress().to_pb());
+        let stored = self.core.backend.list(Consistency::Consistent, &query).await?;
+        let of_peer = stored.iter().filter_map(content).filter(|progress| progress.peer == peer);
+        Ok(of_peer
+            .map(|progress| (ReplicatedType::new(peer, &progress.r#type.unwrap_or_default()), progress.store_id))
+            .collect())
     }
 
     /// Deletes the stored progress.

@@ -41,6 +41,7 @@ pub(crate) struct Records {
     caller: Arc<dyn Authorizer>,
     origin: Arc<Origin>,
     first: Call,
+    method: &'static str,
 }
 
 impl Records {
@@ -48,11 +49,11 @@ impl Records {
     ///
     /// # Errors
     /// `Unavailable`: the log takes no records.
-    pub(super) async fn begin(core: &Core, peer: &str) -> Result<Self, Error> {
-        let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(format!("region {peer}")));
+    pub(super) async fn begin(core: &Core, caller: String, method: &'static str) -> Result<Self, Error> {
+        let caller: Arc<dyn Authorizer> = Arc::new(PeerCaller(caller));
         let origin = Arc::new(Origin::new(Surface::Region, Remote::Unknown, None));
-        let first = Call::begin_unrated(core, &caller, Some(&origin), "Copy".into(), true).await?;
-        Ok(Self { caller, origin, first })
+        let first = Call::begin_unrated(core, &caller, Some(&origin), method.into(), true).await?;
+        Ok(Self { caller, origin, first, method })
     }
 
     /// Records the changes.
@@ -61,7 +62,7 @@ impl Records {
         for Change { id, before, after } in changes {
             let taken = match call.take() {
                 Some(call) => Ok(call),
-                None => Call::begin_unrated(core, &self.caller, Some(&self.origin), "Copy".into(), true).await,
+                None => Call::begin_unrated(core, &self.caller, Some(&self.origin), self.method.into(), true).await,
             };
             let recorded = match taken {
                 Ok(mut call) => {

@@ -49,7 +49,7 @@ impl Replicas {
     }
 
     /// Drops the progress of types, and makes their watches start with a snapshot.
-    async fn restart_replicas(&self, types: &BTreeSet<ReplicatedType>) -> Result<(), StoreError> {
+    pub(super) async fn restart_replicas(&self, types: &BTreeSet<ReplicatedType>) -> Result<(), StoreError> {
         if types.is_empty() {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Replicas {
 
     /// Whether the partition of a namespace is marked here, so that the namespace is deleted without regard to its
     /// owner.
-    async fn is_around_marked(&self, unit: &pb::Resource) -> Result<bool, StoreError> {
+    pub(crate) async fn is_around_marked(&self, unit: &pb::Resource) -> Result<bool, StoreError> {
         let id = unit.id.clone().unwrap_or_default();
         match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
             Ok(units) => Ok(units.marked),

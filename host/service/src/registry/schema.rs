@@ -1,7 +1,8 @@
 //! The schema of a type: its data is an instance of a protobuf message, and some fields may not change.
 
 use mortise_resource::{FieldFault, FieldPath, PathStep};
-use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor};
+use prost::Message as _;
+use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, Value};
 
 use super::wire;
 
@@ -85,6 +86,14 @@ impl Schema {
         value_at(&self.decode(data), path).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
+    /// Returns the data with another text at a path of fields; an absent message on the way is added.
+    #[must_use]
+    pub fn with_text(&self, data: &[u8], path: &[FieldDescriptor], text: &str) -> Vec<u8> {
+        let mut message = self.decode(data);
+        set_text(&mut message, path, text);
+        message.encode_to_vec()
+    }
+
     fn decode(&self, bytes: &[u8]) -> DynamicMessage {
         DynamicMessage::decode(self.message.clone(), bytes)
             .unwrap_or_else(|_| DynamicMessage::new(self.message.clone()))
@@ -102,11 +111,20 @@ fn value_at(message: &DynamicMessage, path: &[FieldDescriptor]) -> Option<prost_
     }
 }
 
+fn set_text(message: &mut DynamicMessage, path: &[FieldDescriptor], text: &str) {
+    let Some((first, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        return message.set_field(first, Value::String(text.to_owned()));
+    }
+    if let Some(inner) = message.get_field_mut(first).as_message_mut() {
+        set_text(inner, rest, text);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use mortise_resource::{manifest, pb};
-    use prost::Message as _;
     use std::collections::BTreeMap;
 
     fn schema(name: &str) -> Schema {

@@ -14,7 +14,10 @@ use crate::{
         store_fault::{cas_failure, store_fault},
         with_outcome,
     },
-    core::ids::{self, tenancy_of},
+    core::{
+        Core,
+        ids::{self, tenancy_of},
+    },
     deletion::{Purpose, RemovalError},
     references::{WrittenReferences, finalizer, owner_entry, renew_records},
     registry::{Owner, Registry, ResourceType},
@@ -345,7 +348,7 @@ impl ResourceService {
         }
         deletion_rules::check(&stored, &resource, units.marked)
             .map_err(|refusal| deletion_rules::explain_finalizers(refusal, incoming, &stored))?;
-        check_immutable(kind, &resource, &stored)?;
+        check_immutable(&self.core, kind, &resource, &stored)?;
 
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
@@ -444,14 +447,20 @@ fn check_owner(resource: &mut pb::Resource, stored: &pb::Resource) -> Result<(),
     if resource.owner == stored.owner { Ok(()) } else { Err(Error::invalid("owner cannot be changed")) }
 }
 
-fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Resource) -> Result<(), Error> {
+fn check_immutable(
+    core: &Core,
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    stored: &pb::Resource,
+) -> Result<(), Error> {
     let same_version = stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t));
     if !same_version {
         return Ok(());
     }
     let [before, after] =
         [stored, resource].map(|r| r.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default());
-    match kind.schema.changed_immutable(before, after).first() {
+    let before = region::with_named_region(core, kind, before, after);
+    match kind.schema.changed_immutable(&before, after).first() {
         None => Ok(()),
         Some(path) => Err(Error::invalid(format!("{path} cannot be changed once the resource exists"))),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{access_rules, hooks::RequestHooks, tenancy::TenancyUnits, upgrade};
+use super::{access_rules, hooks::RequestHooks, region_policy, tenancy::TenancyUnits, upgrade};
 use crate::{
     call::Caller,
     core::{
@@ -88,6 +88,9 @@ pub(crate) async fn admit(
         Err(fault) => return Err(fault),
     }
     access_rules::check_unowned(core, kind, resource, prior).await?;
+    if kind.gvk == types::partition() {
+        warnings.extend(region_policy::unknown_types(resource, &core.types()));
+    }
     hooks.authorize_write(verb, resource, "failed write acl").await?;
     // Stored resources without data can still be changed, to remove them.
     let has_data = resource.data.is_some() || prior.is_some_and(|prior| prior.data.is_none());

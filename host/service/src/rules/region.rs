@@ -11,6 +11,8 @@
 //! in any case. Partitions without a policy are not decoded. One read more for each owner up to the first with a region
 //! of its own, at most [`MAX_OWNERS`], under a policy alone.
 
+use std::borrow::Cow;
+
 use mortise_resource::{
     Code, EncodedResource, Error,
     goten::{Meta, MultiRegionPolicy, SyncingMeta},
@@ -115,7 +117,7 @@ pub(crate) fn set_computed(
             if creates && policy.is_some_and(|policy| !policy.enabled_regions.contains(owner)) {
                 return Err(not_enabled(resource, owner, policy));
             }
-            if owner != here {
+            if owner != here && (creates || !gives(kind, resource, policy, here)) {
                 return Err(elsewhere(resource, owner, here));
             }
         }
@@ -125,6 +127,33 @@ pub(crate) fn set_computed(
     }
     shards::set(&core.options.placement.rings, resource);
     Ok(())
+}
+
+/// Whether the owner's write gives a resource to another region: its region field names one that is enabled and may have
+/// a replica, which the new owner needs.
+fn gives(kind: &ResourceType, resource: &pb::Resource, policy: Option<&MultiRegionPolicy>, here: &str) -> bool {
+    let (Some(policy), Some(data)) = (policy, &resource.data) else { return false };
+    let named = kind.schema.text(&data.value, &kind.regions.field);
+    let name = format!("{}/{}", kind.gvk.group, kind.gvk.kind);
+    owning_region(resource) == here
+        && !kind.regions.field.is_empty()
+        && policy.enabled_regions.contains(&named)
+        && region_policy::regions(Some(policy), kind.regions.syncing, &name, here)
+            .iter()
+            .any(|region| *region == named || region == region_policy::ALL_REGIONS)
+}
+
+/// Returns the stored data with the region that a write names: on a server with a region, the region field is not
+/// immutable, since the owner may give a resource away.
+pub(crate) fn with_named_region<'s>(core: &Core, kind: &ResourceType, stored: &'s [u8], written: &[u8]) -> Cow<'s, [u8]> {
+    let field = &kind.regions.field;
+    if core.region().is_none() || field.is_empty() {
+        return stored.into();
+    }
+    match kind.schema.text(written, field) {
+        named if named.is_empty() => stored.into(),
+        named => kind.schema.with_text(stored, field, &named).into(),
+    }
 }
 
 /// Whether the computed part of a stored resource would differ now.

@@ -1,13 +1,15 @@
 //! Policies of regions: their checks, and the regions in which they allow replicas.
 
 use mortise_resource::{
-    EncodedResource, FieldFault, FieldPath, PathStep,
+    Diagnostic, EncodedResource, FieldFault, FieldPath, PathStep, Severity,
     goten::{MultiRegionPolicy, multi_region_policy::CriteriaForDisabledSync},
     manifest::RegionSyncing,
     name, pb,
     proto::hashicorp::consul::tenancy::v2beta1::Partition,
 };
 use prost::Message as _;
+
+use crate::registry::Registry;
 
 /// Name for all regions.
 pub(crate) const ALL_REGIONS: &str = "*";
@@ -68,8 +70,15 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), FieldFault> {
         let rule_path = within("criteria_for_disabled_sync").with(PathStep::index(index));
         let field = |name: &str| rule_path.clone().with(PathStep::Field(name.into()));
         for (name, region) in [("source_region", &rule.source_region), ("dest_region", &rule.dest_region)] {
-            if !region.is_empty() && !name::is_valid(region) {
+            if region.is_empty() {
+                continue;
+            }
+            if !name::is_valid(region) {
                 return fault(field(name), bad_name(region));
+            }
+            if !enabled.contains(region) {
+                let what = format!("{region:?} is not an enabled region ({}); use one of these", enabled.join(", "));
+                return fault(field(name), what);
             }
         }
         let kind = &rule.resource_type_name;
@@ -82,6 +91,26 @@ pub(crate) fn check(policy: &MultiRegionPolicy) -> Result<(), FieldFault> {
         }
     }
     Ok(())
+}
+
+/// Returns a warning for each rule of a partition's policy that names a type without a registration.
+pub(super) fn unknown_types(partition: &pb::Resource, registry: &Registry) -> Vec<Diagnostic> {
+    let rules = of_data(partition).map(|policy| policy.criteria_for_disabled_sync).unwrap_or_default();
+    let is_known = |name: &str| {
+        name.is_empty() || name.split_once('/').is_some_and(|(group, kind)| registry.scope_of(group, kind).is_some())
+    };
+    let unknown = rules.iter().enumerate().filter(|(_, rule)| !is_known(&rule.resource_type_name));
+    unknown
+        .map(|(index, rule)| Diagnostic {
+            severity: Severity::Warning.into(),
+            summary: format!(
+                "{:?} is not a registered type; the rule has no effect before it is",
+                rule.resource_type_name
+            ),
+            path: format!("data.multi_region_policy.criteria_for_disabled_sync[{index}].resource_type_name"),
+            ..Diagnostic::default()
+        })
+        .collect()
 }
 
 fn bad_name(region: &str) -> String {
@@ -176,6 +205,16 @@ mod tests {
                 policy(&["eu"], "eu", vec![rule("", "", "U S")]),
                 "criteria_for_disabled_sync[0].dest_region",
                 "not a region name",
+            ),
+            (
+                policy(&["eu"], "eu", vec![rule("", "us", "")]),
+                "criteria_for_disabled_sync[0].source_region",
+                "\"us\" is not",
+            ),
+            (
+                policy(&["eu"], "eu", vec![rule("", "", "us")]),
+                "criteria_for_disabled_sync[0].dest_region",
+                "\"us\" is not",
             ),
             (policy(&["eu"], "eu", vec![rule("", "eu", ""); 2]), "criteria_for_disabled_sync[1]", "duplicate"),
             (policy(&["eu"], "eu", vec![rule("", "eu", ""); 257]), "criteria_for_disabled_sync", "257 rules"),

@@ -273,6 +273,10 @@ impl Backend for SledBackend {
         self.shared.publisher.newest()
     }
 
+    fn store_id(&self) -> StoreId {
+        self.shared.id
+    }
+
     fn health(&self) -> watch::Receiver<Health> {
         self.shared.health.subscribe()
     }

@@ -1,0 +1,95 @@
+//! Histories with faults, and single faults.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mortise_service::registry::Registry;
+
+use super::{
+    sim_peer::Lie,
+    world::{ALL, WAIT, World, registry, settled},
+};
+
+/// Runs one history. Returns the number of accepted peers.
+async fn history(seed: u64, registry: Arc<Registry>) -> usize {
+    let mut world = World::new(seed, registry).await;
+    world.change_namespace(true).await;
+    for region in ALL {
+        for _ in 0..16 {
+            world.change(region).await;
+        }
+    }
+    let mut accepted = world.settle().await;
+    for round in 0..3 {
+        for _ in 0..=world.dice.below(2) {
+            world.fault().await;
+            let region = world.dice.of(&ALL);
+            world.change(region).await;
+        }
+        tokio::time::sleep(Duration::from_millis(world.dice.below(60))).await;
+        world.check(&format!("after the faults of round {round}")).await;
+        if world.dice.below(2) == 0 {
+            world.heal();
+        }
+    }
+    world.heal();
+    accepted += world.settle().await;
+    world.check("at the end").await;
+    world.end().await;
+    accepted
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_history_loses_what_its_owner_holds() {
+    let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (histories, first) = (number("MORTISE_REGION_HISTORIES", 12), number("MORTISE_REGION_SEED", 1));
+    let registry = registry().await;
+    let (mut accepted, mut seeds) = (0, BTreeSet::new());
+    let mut running = tokio::task::JoinSet::new();
+    for seed in first..first + histories {
+        if running.len() >= 4 {
+            accepted += running.join_next().await.unwrap().unwrap();
+        }
+        seeds.insert(seed);
+        running.spawn(history(seed, registry.clone()));
+    }
+    while let Some(ended) = running.join_next().await {
+        accepted += ended.unwrap();
+    }
+    println!("{} histories, {accepted} peers accepted", seeds.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_the_peer_refuses_leads_to_a_snapshot() {
+    let mut world = settled(7).await;
+    world.links[&("us", "eu")].lie(Some(Lie::RefusesTokens));
+    for _ in 0..4 {
+        world.change("eu").await;
+    }
+    assert_eq!(world.settle().await, 0, "nothing had to be accepted");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_lies_harms_its_own_replicas_alone() {
+    let mut world = settled(8).await;
+    for lie in Lie::ALL {
+        world.links[&("us", "eu")].lie(Some(lie));
+        for region in ["ap", "eu", "us"] {
+            world.change(region).await;
+        }
+        let begun = Instant::now();
+        while world.held("us", "ap").await != world.owned["ap"] {
+            assert!(begun.elapsed() < WAIT, "{lie:?}: us does not follow ap");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        world.check(&format!("{lie:?}")).await;
+        assert_eq!(world.held("us", "ap").await, world.owned["ap"], "{lie:?}");
+    }
+    world.heal();
+    world.settle().await;
+    world.end().await;
+}

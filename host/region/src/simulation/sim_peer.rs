@@ -1,0 +1,199 @@
+//! The way to a peer in the same process, which may lead nowhere or to another server, and lie.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::{StreamExt as _, stream};
+use mortise_resource::{
+    Error,
+    authorizer::AllowAll,
+    data::{
+        BatchGetRequest, BatchGetResponse, IdentifyResponse, ResourceChange, WatchResourcesRequest,
+        WatchResourcesResponse,
+        resource_change::{ChangeType, Current, Removed},
+    },
+    pb,
+};
+use mortise_service::{Caller, Consistency, ResourceService};
+use mortise_test_guests::Thing;
+use parking_lot::Mutex;
+use prost::Message as _;
+use tokio::sync::watch;
+use tonic::{Code, Status};
+
+use crate::{
+    Replication,
+    error::FollowError,
+    link::{Dial, Messages, PeerCalls},
+};
+
+/// What is false about the messages of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lie {
+    /// Every token is refused.
+    RefusesTokens,
+    /// Versions are 2^63 higher.
+    HighVersions,
+    /// The resources of third regions are its own.
+    ClaimsOthers,
+    /// Every change is followed by its removal.
+    Removes,
+    /// Every message comes twenty times.
+    Floods,
+    /// Messages come late.
+    Lags,
+    /// The clock is years ahead.
+    WrongClock,
+    /// Every snapshot is empty.
+    EmptySnapshots,
+}
+
+impl Lie {
+    pub(super) const ALL: [Self; 8] = [
+        Self::RefusesTokens,
+        Self::HighVersions,
+        Self::ClaimsOthers,
+        Self::Removes,
+        Self::Floods,
+        Self::Lags,
+        Self::WrongClock,
+        Self::EmptySnapshots,
+    ];
+}
+
+/// The server at the other end, and what is wrong with it.
+#[derive(Clone, Default)]
+struct Target {
+    server: Option<(ResourceService, Replication)>,
+    lie: Option<Lie>,
+}
+
+/// A link that tests point to servers. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct SimLink {
+    target: Arc<Mutex<Target>>,
+    /// Ends the watches over the link when it changes.
+    epoch: Arc<watch::Sender<u64>>,
+}
+
+impl SimLink {
+    pub(super) fn point_to(&self, server: Option<(ResourceService, Replication)>) {
+        self.target.lock().server = server;
+        self.epoch.send_modify(|epoch| *epoch += 1);
+    }
+
+    pub(super) fn lie(&self, lie: Option<Lie>) {
+        self.target.lock().lie = lie;
+        self.epoch.send_modify(|epoch| *epoch += 1);
+    }
+
+    fn server(&self, store: &str) -> Result<(ResourceService, Replication), Status> {
+        let server = self.target.lock().server.clone().ok_or_else(|| Status::unavailable("the link is cut"))?;
+        if !store.is_empty() && server.0.backend().store_id().to_string() != store {
+            return Err(Status::failed_precondition("the call is for the store of another server"));
+        }
+        Ok(server)
+    }
+}
+
+fn caller() -> Caller {
+    Caller::new(Arc::new(AllowAll), Consistency::Consistent)
+}
+
+fn status(error: Error) -> Status {
+    Status::new(Code::from_i32(error.code as i32), error.message)
+}
+
+#[async_trait]
+impl Dial for SimLink {
+    async fn open(&self) -> Result<Arc<dyn PeerCalls>, FollowError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl PeerCalls for SimLink {
+    async fn identify(&self) -> Result<IdentifyResponse, Status> {
+        self.server("")?.1.identify().await.map_err(status)
+    }
+
+    async fn watch(&self, store: &str, mut request: WatchResourcesRequest) -> Result<Messages, Status> {
+        let (lie, mut epoch) = (self.target.lock().lie, self.epoch.subscribe());
+        epoch.mark_unchanged();
+        if lie == Some(Lie::RefusesTokens) && !request.resume_token.is_empty() {
+            return Err(Status::invalid_argument("resume_token: it is not a resume token"));
+        }
+        let owner = request.filter.split('"').nth(1).unwrap_or_default().to_owned();
+        if lie == Some(Lie::ClaimsOthers) {
+            request.filter = String::new();
+        }
+        if lie == Some(Lie::EmptySnapshots) {
+            request.resume_token = String::new();
+        }
+        let (service, _) = self.server(store)?;
+        let changes = service.watch_resources(&caller(), request).await.map_err(status)?;
+        drop(service);
+        let messages = stream::unfold((changes, epoch), move |(mut changes, mut epoch)| async move {
+            if lie == Some(Lie::Lags) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            tokio::select! {
+                message = changes.next() => Some((message.map_err(status), (changes, epoch))),
+                _ = epoch.changed() => None,
+            }
+        });
+        let copies = if lie == Some(Lie::Floods) { 20 } else { 1 };
+        Ok(messages
+            .flat_map(move |message| stream::iter(std::iter::repeat_n(message, copies)))
+            .map(move |message| message.map(|message| told(message, lie, &owner)))
+            .boxed())
+    }
+
+    async fn batch_get(&self, store: &str, request: BatchGetRequest) -> Result<BatchGetResponse, Status> {
+        let mut answer = self.server(store)?.0.batch_get(&caller(), request).await.map_err(status)?;
+        if self.target.lock().lie == Some(Lie::HighVersions) {
+            answer.resources.iter_mut().for_each(raise);
+        }
+        Ok(answer)
+    }
+}
+
+/// Returns the message as a peer with this fault sends it.
+fn told(mut message: WatchResourcesResponse, lie: Option<Lie>, owner: &str) -> WatchResourcesResponse {
+    let mut removed = Vec::new();
+    for change in &mut message.changes {
+        let Some(ChangeType::Current(Current { resource: Some(resource) })) = &mut change.change_type else { continue };
+        match lie {
+            Some(Lie::HighVersions) => raise(resource),
+            Some(Lie::ClaimsOthers) => {
+                let syncing = resource.meta.get_or_insert_default().syncing.get_or_insert_default();
+                owner.clone_into(&mut syncing.owning_region);
+                if let Some(data) = resource.data.as_mut().filter(|data| data.type_url.ends_with("Thing")) {
+                    let thing = Thing::decode(data.value.as_slice()).unwrap_or_default();
+                    data.value = Thing { text: owner.to_owned(), ..thing }.encode_to_vec();
+                }
+            }
+            Some(Lie::WrongClock) => {
+                let year = prost_types::Timestamp { seconds: 4_102_444_800, nanos: 0 };
+                resource.meta.get_or_insert_default().update_time = Some(year);
+            }
+            Some(Lie::Removes) => {
+                let name = resource.id.clone();
+                removed
+                    .push(ResourceChange { change_type: Some(ChangeType::Removed(Removed { name, view_index: 0 })) });
+            }
+            _ => {}
+        }
+    }
+    message.changes.extend(removed);
+    if lie == Some(Lie::EmptySnapshots) {
+        message.changes.clear();
+        message.resume_token.clear();
+    }
+    message
+}
+
+fn raise(resource: &mut pb::Resource) {
+    let version: u64 = resource.version.parse().unwrap_or_default();
+    resource.version = (version | 1 << 63).to_string();
+}
