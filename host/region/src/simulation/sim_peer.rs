@@ -15,6 +15,7 @@ use mortise_resource::{
     pb,
 };
 use mortise_service::{Caller, Consistency, ResourceService};
+use mortise_store::StoreId;
 use mortise_test_guests::Thing;
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -80,6 +81,14 @@ impl SimLink {
     pub(super) fn point_to(&self, server: Option<(ResourceService, Replication)>) {
         self.target.lock().server = server;
         self.epoch.send_modify(|epoch| *epoch += 1);
+    }
+
+    /// Leads nowhere if the server has this store.
+    pub(super) fn leave(&self, store: StoreId) {
+        let server = self.target.lock().server.take_if(|(service, _)| service.backend().store_id() == store);
+        if server.is_some() {
+            self.epoch.send_modify(|epoch| *epoch += 1);
+        }
     }
 
     pub(super) fn lie(&self, lie: Option<Lie>) {

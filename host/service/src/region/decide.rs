@@ -175,6 +175,10 @@ impl Replicas {
             return Ok(Decision::default());
         }
         let is_mine = owner == here;
+        if is_mine && !replica_origin(incoming).is_empty() {
+            // A copy of this region's resource, which this region does not have: a third one's false word.
+            return Ok(Decision::default());
+        }
         let mut next = pb::Resource { id: Some(id), version: replica.version.clone(), ..incoming.clone() };
         if is_mine {
             next.meta.get_or_insert_default().syncing = Some(computed);
