@@ -145,7 +145,12 @@ fn gives(kind: &ResourceType, resource: &pb::Resource, policy: Option<&MultiRegi
 
 /// Returns the stored data with the region that a write names: on a server with a region, the region field is not
 /// immutable, since the owner may give a resource away.
-pub(crate) fn with_named_region<'s>(core: &Core, kind: &ResourceType, stored: &'s [u8], written: &[u8]) -> Cow<'s, [u8]> {
+pub(crate) fn with_named_region<'s>(
+    core: &Core,
+    kind: &ResourceType,
+    stored: &'s [u8],
+    written: &[u8],
+) -> Cow<'s, [u8]> {
     let field = &kind.regions.field;
     if core.region().is_none() || field.is_empty() {
         return stored.into();
