@@ -89,9 +89,7 @@ async fn a_client_that_sets_the_protection_in_vain_is_warned() {
     }
     // What is protected already is not set in vain.
     let protected = server.write(said("b", "block", &[])).await.unwrap();
-    let mut meta = protected.meta.unwrap();
-    // Its controller writes it, too.
-    meta.resource_version.clear();
-    let again = server.write_full(pb::Resource { meta: Some(meta), ..said("b", "y", &[]) }).await.unwrap();
+    let again = pb::Resource { meta: protected.meta, ..said("b", "y", &[]) };
+    let again = server.write_full(again).await.unwrap();
     assert!(!warned(&again.warnings), "{:?}", again.warnings);
 }

@@ -96,6 +96,7 @@ pub fn as_owned(resource: &pb::Resource) -> pb::Resource {
     if let Some(syncing) = &mut meta.syncing {
         syncing.copied_from.clear();
         syncing.owner_version.clear();
+        syncing.owner_store.clear();
     }
     resource
 }

@@ -69,31 +69,25 @@ async fn the_servers_part_follows_what_is_written() {
     assert_eq!((told.labels["env"].as_str(), told.shards.len()), ("test", 0));
 }
 
+/// A Write without `version` stays a blanket write, as Consul's clients send it with what they have read.
 #[tokio::test]
-async fn the_version_in_meta_is_compared_where_version_is_left_out() {
+async fn an_update_compares_the_version_in_meta_where_version_is_left_out() {
     let server = Server::start().await;
-    let of = |version: &str, data: &str| {
-        let meta = Meta { resource_version: version.to_owned(), ..Meta::default() };
-        pb::Resource { data: artist(data).data, ..with(artist("korn"), meta) }
-    };
-    let conflict = |result: Result<pb::Resource, tonic::Status>| refusal(result).0 == Code::Aborted;
-    assert!(conflict(server.write(of("7", "new")).await), "there is no such version");
     let first = server.write(artist("korn")).await.unwrap();
-    let second = server.write(of(&first.version, "second")).await.unwrap();
-    assert!(conflict(server.write(of(&first.version, "late")).await));
-    assert!(conflict(server.write(pb::Resource { version: first.version.clone(), ..of(&second.version, "x") }).await));
-    let third = pb::Resource { version: second.version.clone(), ..of(&first.version, "third") };
-    let third = server.write(third).await.unwrap();
-
+    let second = server.write(pb::Resource { version: String::new(), ..first.clone() }).await.unwrap();
     let mut queries = QueryServiceClient::new(server.channel().await);
-    let mut update = async |version: &str, allow_missing: bool, name: &str| {
-        let resource = pb::Resource { id: artist(name).id, ..of(version, "updated") };
-        let request = UpdateRequest { resource: Some(resource), allow_missing, ..UpdateRequest::default() };
+    let mut update = async |version: &str, in_meta: &str, name: &str| {
+        let meta = Meta { resource_version: in_meta.to_owned(), ..Meta::default() };
+        let resource = pb::Resource { version: version.to_owned(), ..with(artist(name), meta) };
+        let request =
+            UpdateRequest { resource: Some(resource), allow_missing: name == "new", ..UpdateRequest::default() };
         queries.update(request).await.map(|answer| answer.into_inner().resource.unwrap())
     };
-    assert!(conflict(update(&second.version, false, "korn").await));
-    update(&third.version, false, "korn").await.unwrap();
-    update(&third.version, true, "new").await.unwrap();
+    assert_eq!(refusal(update("", &first.version, "korn").await).0, Code::Aborted);
+    assert_eq!(refusal(update(&first.version, &second.version, "korn").await).0, Code::Aborted);
+    let third = update(&second.version, &first.version, "korn").await.unwrap();
+    update("", &third.version, "korn").await.unwrap();
+    update("", &third.version, "new").await.unwrap();
 }
 
 #[tokio::test]

@@ -8,11 +8,13 @@ use mortise_resource::{meta, pb};
 use tonic::Code;
 
 use super::{
+    apply_result::ApplyResult,
+    changed_path::first_changed_path,
     deletion::{being_deleted, delete},
     diagnostic::{error, error_at, stored_warning},
     ignored::{as_before, as_planned},
     pending::take_over,
-    plan::{Before, Plan, first_changed_path, plan},
+    plan::{Before, Plan, plan},
     session::{Server, Session},
     taken::name_taken,
     wait::{Change, Wait},
@@ -26,21 +28,6 @@ use crate::{
 
 /// Most attempts of an update while changes of status come in between.
 const UPDATE_ATTEMPTS: usize = 5;
-
-/// Result of an apply. After a fault the state is the one that exists then.
-#[derive(Default)]
-pub(crate) struct ApplyResult {
-    pub(crate) state: Option<Value>,
-    pub(crate) private: Vec<u8>,
-    pub(crate) diagnostics: Vec<Diagnostic>,
-}
-
-impl ApplyResult {
-    /// The result if nothing was changed: core keeps its state.
-    pub(super) fn refused(diagnostics: Vec<Diagnostic>) -> Self {
-        Self { diagnostics, ..Self::default() }
-    }
-}
 
 /// Applies a plan.
 pub(crate) async fn apply(

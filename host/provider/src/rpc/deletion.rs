@@ -10,7 +10,7 @@ use mortise_resource::{
 use tonic::Code;
 
 use super::{
-    apply::ApplyResult,
+    apply_result::ApplyResult,
     diagnostic::{error, warning},
     session::{Server, Session},
     wait::{Change, PollDelays, limit},
@@ -90,7 +90,8 @@ fn effects(id: &pb::Id, plan: &PlanDeleteResponse) -> Vec<Diagnostic> {
         let count = changed.len();
         show(format!("the deletion of {:?} changes {count} other {}", id.name, resources(count)), &changed, "");
     }
-    let waiting = of(&[Action::Hang], true);
+    // Controllers may free the resource itself in time.
+    let waiting = of(&[Action::Hang], false);
     if !waiting.is_empty() {
         show(format!("the deletion of {:?} waits for something", id.name), &waiting, "");
     }

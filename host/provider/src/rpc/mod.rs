@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `service`, `wire`, `diagnostic` | decodes each call and answers it; values on the wire; faults in core's terms |
 //! | `session` | the connection: its server, types and functions |
-//! | `validate`, `plan`, `apply`, `read` | the life of a resource |
+//! | `validate`, `plan`, `apply`, `apply_result`, `read` | the life of a resource |
+//! | `changed_path` | the comparison of two plans |
 //! | `partial`, `ignored` | plans with unknown values; applies of attributes under `ignore_changes` |
 //! | `wait`, `deletion`, `taken` | waits after writes; deletions and their plans; names that are taken |
 //! | `inputs`, `identity` | stored states and the provider's configuration; identities of resources |
@@ -14,6 +15,8 @@
 //! | `functions` | functions of plugins |
 
 mod apply;
+mod apply_result;
+mod changed_path;
 mod deletion;
 mod diagnostic;
 mod ephemeral;

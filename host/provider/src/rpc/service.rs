@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use super::{
-    apply::{ApplyResult, apply},
+    apply::apply,
+    apply_result::ApplyResult,
     deletion,
     diagnostic::attribute_path,
     ephemeral, functions, identity, import,

@@ -1,6 +1,6 @@
 //! Checks of a configuration without a server; they skip unknown parts.
 
-use std::{sync::LazyLock, time::Duration};
+use std::sync::LazyLock;
 
 use mortise_resource::name;
 use tonic::codegen::http::uri::Authority;
@@ -8,7 +8,7 @@ use tonic::codegen::http::uri::Authority;
 use super::{
     diagnostic::{error, error_at, value_error},
     read::listed_type,
-    wait::field_path,
+    wait::{field_path, wait_timeout},
 };
 use crate::{
     mapping::{Attribute, Object, Shape},
@@ -103,20 +103,6 @@ fn is_address(text: &str) -> bool {
 /// Whether an authority has no port, or a number of 16 bits.
 fn is_port(authority: &Authority) -> bool {
     authority.port().is_some() || authority.as_str().ends_with(authority.host())
-}
-
-/// Longest `wait.timeout`: a day.
-const MAX_WAIT_TIMEOUT: Duration = Duration::from_secs(86_400);
-
-/// A text that is not a `wait.timeout`.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not a duration of at most a day, such as 90s or 5m")]
-pub(crate) struct WaitTimeoutError(String);
-
-/// Reads a `wait.timeout`: `90s`, `5m` or `1h30m`, of at most a day.
-pub(crate) fn wait_timeout(text: &str) -> Result<Duration, WaitTimeoutError> {
-    let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
-    parsed.filter(|wait| *wait <= MAX_WAIT_TIMEOUT).ok_or_else(|| WaitTimeoutError(text.to_owned()))
 }
 
 /// A value without its unknown parts. A list with an unknown element is left out as a whole, since positions matter.

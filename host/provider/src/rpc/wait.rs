@@ -14,10 +14,9 @@ use mortise_resource::{
 use tokio::time::{Instant, sleep};
 
 use super::{
+    changed_path::first_changed_path,
     diagnostic::error_at,
-    plan::first_changed_path,
     session::{Server, Session},
-    validate::wait_timeout,
 };
 use crate::{
     mapping::{Divergences, Shape, steps},
@@ -76,6 +75,20 @@ impl PollDelays {
         sleep(wait).await;
         true
     }
+}
+
+/// Longest `wait.timeout`: a day.
+const MAX_WAIT_TIMEOUT: Duration = Duration::from_secs(86_400);
+
+/// A text that is not a `wait.timeout`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a duration of at most a day, such as 90s or 5m")]
+pub(crate) struct WaitTimeoutError(String);
+
+/// Reads a `wait.timeout`: `90s`, `5m` or `1h30m`, of at most a day.
+pub(crate) fn wait_timeout(text: &str) -> Result<Duration, WaitTimeoutError> {
+    let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
+    parsed.filter(|wait| *wait <= MAX_WAIT_TIMEOUT).ok_or_else(|| WaitTimeoutError(text.to_owned()))
 }
 
 /// The path of a field in `wait.fields`; `None` if it leads to no single value of the data.

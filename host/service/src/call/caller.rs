@@ -15,9 +15,9 @@ use mortise_resource::{
 use mortise_store::Consistency;
 
 use super::{
+    commit_state::CommitState,
     origin::{Origin, Remote, Surface},
     reader::Reader,
-    started_commit::CommitState,
 };
 use crate::core::Core;
 

@@ -11,6 +11,7 @@
 mod audit;
 mod caller;
 mod caller_counts;
+mod commit_state;
 mod fair;
 mod origin;
 mod reader;

@@ -9,50 +9,18 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     task::{Context, Poll},
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
 use tokio::runtime::Handle;
 
-use super::caller::Caller;
-
-/// The commit of a call; `None` for a call that changes nothing.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CommitState(Option<Arc<Flags>>);
-
-#[derive(Debug, Default)]
-struct Flags {
-    /// A commit is under way, or made.
-    started: AtomicBool,
-    /// The caller takes no answer any more.
-    abandoned: AtomicBool,
-}
-
-impl CommitState {
-    fn is_started(&self) -> bool {
-        self.0.as_ref().is_some_and(|flags| flags.started.load(Ordering::Relaxed))
-    }
-
-    /// Notes that the commit has failed.
-    pub(super) fn reset(&self) {
-        if let Some(flags) = &self.0 {
-            flags.started.store(false, Ordering::Relaxed);
-        }
-    }
-}
+use super::{caller::Caller, commit_state::CommitState};
 
 impl Caller {
     /// Notes that a commit of the call begins. Never resolves for a call that was to see the end of an earlier commit alone.
     pub(crate) async fn start_commit(&self) {
-        let Some(flags) = &self.commit.0 else { return };
-        let is_abandoned = flags.abandoned.load(Ordering::Relaxed);
-        flags.started.store(!is_abandoned, Ordering::Relaxed);
-        if is_abandoned {
+        if !self.commit.start() {
             std::future::pending().await
         }
     }
@@ -63,7 +31,7 @@ pub(crate) async fn with_outcome<F>(caller: &Caller, change: impl FnOnce(Caller)
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let caller = Caller { commit: CommitState(Some(Arc::default())), ..caller.clone() };
+    let caller = Caller { commit: CommitState::of_change(), ..caller.clone() };
     let commit = caller.commit.clone();
     Change { work: Some(change(caller).boxed()), commit }.await
 }
@@ -92,9 +60,7 @@ impl<T> Drop for Change<T> {
             && let Ok(runtime) = Handle::try_current()
         {
             let commit = self.commit.clone();
-            if let Some(flags) = &commit.0 {
-                flags.abandoned.store(true, Ordering::Relaxed);
-            }
+            commit.abandon();
             let rest = poll_fn(move |cx| match work.as_mut().poll(cx) {
                 Poll::Pending if commit.is_started() => Poll::Pending,
                 _ => Poll::Ready(()),

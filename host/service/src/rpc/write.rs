@@ -14,10 +14,7 @@ use crate::{
         store_fault::{cas_failure, store_fault},
         with_outcome,
     },
-    core::{
-        Core,
-        ids::{self, tenancy_of},
-    },
+    core::ids::{self, tenancy_of},
     deletion::{Purpose, RemovalError},
     references::{WrittenReferences, finalizer, owner_entry, renew_records},
     registry::{Owner, Registry, ResourceType},
@@ -26,6 +23,7 @@ use crate::{
         deletion_rules::{self, with_reserved_metadata},
         is_owner_there, proto_text,
         region::{self, Placement},
+        replacement::{check_immutable, check_owner, is_unchanged},
         resolve_owner, server_meta, tombstone, upgrade,
     },
     service::ResourceService,
@@ -34,7 +32,7 @@ use mortise_resource::{
     Code, Diagnostic, EncodedResource, Error, Severity,
     authorizer::Verb,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},
-    pb, resource_meta,
+    pb,
 };
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, Mutation, StoreError};
 
@@ -98,8 +96,7 @@ struct AdmittedResource {
 
 impl ResourceService {
     /// Creates or replaces a resource. Data and metadata are replaced whole; a blanket write keeps the two reserved
-    /// keys of metadata unless the request has them. A request without `version` is compared by
-    /// `meta.resource_version`, if it has that.
+    /// keys of metadata unless the request has them.
     ///
     /// # Errors
     /// Those of MutateAndValidate; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid
@@ -129,8 +126,7 @@ impl ResourceService {
         request: pb::WriteRequest,
         mode: WriteMode,
     ) -> Result<Written, Error> {
-        let (mut incoming, kind) = admit::shape(caller, registry, request.resource)?;
-        resource_meta::take_version(&mut incoming);
+        let (incoming, kind) = admit::shape(caller, registry, request.resource)?;
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
         let mut rounds = 0;
@@ -423,46 +419,6 @@ impl ResourceService {
         write.caller.start_commit().await;
         let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
-    }
-}
-
-/// Whether a resource after its hooks equals the stored one, except for the server's fields.
-fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::Resource) -> bool {
-    let gvk = |resource: &pb::Resource| resource.id.as_ref().and_then(|id| id.r#type.clone());
-    resource.data == stored.data
-        && with_reserved_metadata(incoming, stored, &resource.metadata) == stored.metadata
-        && resource_meta::is_same_client_part(resource.meta.as_deref(), stored.meta.as_deref())
-        && server_meta::is_blocked(resource) == server_meta::is_blocked(stored)
-        && resource.owner.as_ref().map(|owner| &owner.name) == stored.owner.as_ref().map(|owner| &owner.name)
-        && (incoming.version.is_empty() || incoming.version == stored.version)
-        && gvk(resource) == gvk(stored)
-}
-
-fn check_owner(resource: &mut pb::Resource, stored: &pb::Resource) -> Result<(), Error> {
-    if let (Some(given), Some(known)) = (&mut resource.owner, &stored.owner)
-        && given.uid.is_empty()
-    {
-        given.uid.clone_from(&known.uid);
-    }
-    if resource.owner == stored.owner { Ok(()) } else { Err(Error::invalid("owner cannot be changed")) }
-}
-
-fn check_immutable(
-    core: &Core,
-    kind: &ResourceType,
-    resource: &pb::Resource,
-    stored: &pb::Resource,
-) -> Result<(), Error> {
-    let same_version = stored.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|t| kind.gvk.matches(t));
-    if !same_version {
-        return Ok(());
-    }
-    let [before, after] =
-        [stored, resource].map(|r| r.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default());
-    let before = region::with_named_region(core, kind, before, after);
-    match kind.schema.changed_immutable(&before, after).first() {
-        None => Ok(()),
-        Some(path) => Err(Error::invalid(format!("{path} cannot be changed once the resource exists"))),
     }
 }
 

@@ -18,6 +18,7 @@ mod owner;
 mod read;
 pub(crate) mod region;
 pub(crate) mod region_policy;
+pub(crate) mod replacement;
 pub(crate) mod server_meta;
 pub(crate) mod shards;
 mod tenancy;
