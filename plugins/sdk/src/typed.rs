@@ -17,8 +17,9 @@ pub struct Typed<M> {
     /// Metadata: free key/value pairs.
     pub metadata: BTreeMap<String, String>,
     id: pb::Id,
-    /// Protection from deletion that the hook sets or ends.
-    block: Option<bool>,
+    /// The encoded meta with a changed protection from deletion; `None` if the hook changes none. Encoded by the change,
+    /// so that only plugins with such a hook contain the code.
+    changed_meta: Option<Vec<u8>>,
     /// The resource without id and metadata. Its data stays as it was sent, for fields that `M` does not know.
     rest: Envelope,
 }
@@ -28,7 +29,7 @@ impl<M: Message + Name + Default> Typed<M> {
     pub fn new(id: pb::Id, data: M) -> Self {
         let any = Any { type_url: type_url(M::full_name), value: data.encode_to_vec() };
         let rest = Envelope { data: Some(any), ..Envelope::default() };
-        Self { data, metadata: BTreeMap::new(), id, block: None, rest }
+        Self { data, metadata: BTreeMap::new(), id, changed_meta: None, rest }
     }
 
     /// Decodes the data. Without data: the default message if `optional`, else an error.
@@ -42,7 +43,7 @@ impl<M: Message + Name + Default> Typed<M> {
         };
         let metadata = std::mem::take(&mut resource.metadata);
         let id = resource.id.take().unwrap_or_default();
-        Ok(Self { data, metadata, id, block: None, rest: resource })
+        Ok(Self { data, metadata, id, changed_meta: None, rest: resource })
     }
 
     /// Decodes a resource from the host, for a reconciler. Without data: the default message.
@@ -115,13 +116,7 @@ impl<M: Message + Name + Default> Typed<M> {
     fn difference(&self, metadata: &BTreeMap<String, String>, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
         let data = self.data_after()?;
         let new_metadata = (self.metadata != *metadata).then(|| self.metadata.clone());
-        let meta = self.block.and_then(|block| {
-            let mut meta = self.meta();
-            let lifecycle = meta.lifecycle.get_or_insert_default();
-            let is_new = std::mem::replace(&mut lifecycle.block_deletion, block) != block;
-            is_new.then(|| meta.encode_to_vec())
-        });
-        splice(input, data, new_metadata, meta, M::full_name)
+        splice(input, data, new_metadata, self.changed_meta.clone(), M::full_name)
     }
 
     /// The new data, if it differs from the data that was sent.
@@ -215,7 +210,9 @@ impl<M> Typed<M> {
     /// Protects the resource from deletion, or ends the protection (`meta.lifecycle.block_deletion`). For `mutate` alone;
     /// a reconciler has [`Context::block_deletion`](crate::Context::block_deletion).
     pub fn block_deletion(&mut self, block: bool) {
-        self.block = Some(block);
+        let mut meta = self.meta();
+        let before = std::mem::replace(&mut meta.lifecycle.get_or_insert_default().block_deletion, block);
+        self.changed_meta = (before != block).then(|| meta.encode_to_vec());
     }
 
     /// Whether the resource is marked for deletion, and waits for finalizers.

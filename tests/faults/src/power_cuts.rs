@@ -267,7 +267,7 @@ fn live(file: &Path, data: &Path, ledger: &Path, random: &mut Rng, life: u64, co
         compact: life > 0 && (random.u8(..3) == 0 || compactions),
         say: Some(ledger.to_owned()),
     };
-    let without_exchange: &[_] = if number % 2 == 0 { &["-e", "inject=renameat2:error=ENOSYS"] } else { &[] };
+    let without_exchange: &[_] = if number.is_multiple_of(2) { &["-e", "inject=renameat2:error=ENOSYS"] } else { &[] };
     let traced = Command::new("strace")
         .args(["-f", "-qq", "-xx", "-y", "--seccomp-bpf", "-s", "67108864", "-e"])
         .arg(format!("trace={CALLS}"))

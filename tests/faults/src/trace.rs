@@ -116,6 +116,7 @@ pub(crate) fn read(text: &str, root: &Path, ledger: &Path, number: &mut u64) -> 
             let shown: String = line.chars().take(300).collect();
             format!("{what}: {shown}")
         };
+        let line = line.strip_suffix(" (INJECTED)").unwrap_or(line);
         let Some((thread, rest)) = line.split_once(' ') else { continue };
         let rest = rest.trim_start();
         if rest.starts_with("+++") || rest.starts_with("---") {

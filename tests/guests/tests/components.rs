@@ -161,7 +161,7 @@ fn guests_import_only_the_calls_that_they_use() {
     );
     assert_eq!(
         imports("changes"),
-        ["config", "failures", "files", "log", "private-bytes", "resources", "types"],
+        ["config", "failures", "files", "log", "private-bytes", "queries", "resources", "types"],
         "functions import nothing, but may be in a component that does"
     );
     assert_eq!(imports("reconcile-map"), ["cache", "config", "failures", "kv", "log", "resources", "types"]);

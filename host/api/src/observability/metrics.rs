@@ -204,6 +204,8 @@ pub const ALL: &[Metric] = table! {
         "Resources with regions computed again since a policy changed.";
     Counter mortise_region_resets_total(peer)
         "Watches of a peer that had to start with a new snapshot.";
+    Gauge mortise_region_stopped(peer)
+        "1 while nothing is taken from a peer: another region or store answers, or a snapshot would remove too much; otherwise 0.";
     Counter mortise_store_changes_total()
         "Committed changes.";
     Histogram mortise_store_checkpoint_seconds()
