@@ -7,7 +7,7 @@
 //! either side loses, doubles or revives nothing. A watch that cannot continue from its position begins with a
 //! snapshot; resources outside of the snapshot are removed here.
 //!
-//! Before anything is taken from a peer, its region and the id of its store are compared with the known ones ([`trust`]).
+//! Before anything is taken from a peer, its region and the id of its store are compared with the known ones (`trust`).
 //! Before a removal the peer is asked again, since a resource that leaves a watch may have been given to another
 //! region. A resource that cannot be applied is deferred on its own and tried again.
 //!
