@@ -223,7 +223,7 @@ async fn an_owner_gives_a_resource_to_another_region() {
     }
 }
 
-/// One history of three servers with faults. Afterwards each region has its own things, and the others have them, too.
+/// A history of three servers with faults. Afterwards each region has its own things, and the others have them, too.
 async fn history() {
     let mut world = Servers::start(&ALL, &policy(&ALL, "eu", &[]), &[]).await;
     let mut owned: BTreeMap<&str, BTreeMap<String, i64>> = ALL.into_iter().map(|one| (one, BTreeMap::new())).collect();

@@ -16,7 +16,8 @@ pub(crate) fn caller(by: &Authenticated, strong: bool, source: Source) -> Caller
     Caller::new(by.authorizer.clone(), consistency).with_source(source).from(Some(by.origin.clone()))
 }
 
-/// The version that an answer must not be older than, as the client wrote it. A value that is not text is no version.
+/// The version that an answer must not be older than, as the client wrote it. A value that is not text is refused as a
+/// version.
 pub(crate) fn at_least(headers: &HeaderMap) -> Option<&str> {
     headers.get(AT_LEAST_HEADER).map(|value| value.to_str().unwrap_or("?"))
 }

@@ -52,7 +52,7 @@ impl StopReason {
     }
 }
 
-/// How many replicas of a type a snapshot may remove.
+/// Bound of the replicas of a type that a snapshot may remove.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemovalLimit {
     /// Share of the replicas, in percent.

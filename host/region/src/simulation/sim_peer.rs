@@ -28,7 +28,7 @@ use crate::{
     link::{Dial, Messages, PeerCalls},
 };
 
-/// What is false about the messages of a peer.
+/// A fault of the messages of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lie {
     /// Every token is refused.

@@ -131,7 +131,7 @@ async fn each_change_that_is_given_up_is_recorded_as_what_was_done() {
     }
 }
 
-/// Before its commit, a change ends with its caller, and the record has the reason.
+/// A change ends with its caller before its commit, and the record has the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_ends_before_its_commit_says_whether_its_time_was_up() {
     let dir = tempfile::tempdir().unwrap();

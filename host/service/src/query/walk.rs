@@ -50,7 +50,7 @@ pub(super) struct FieldWalk {
     is_last_of_key: bool,
 }
 
-/// One step of a walk.
+/// A step of a walk.
 pub(super) enum WalkStep {
     Page(Vec<EncodedResource>),
     End,

@@ -41,13 +41,13 @@ const CONCURRENT_CHANGES: usize = 16;
 /// Most refused replicas that an answer names.
 const MAX_REFUSED: usize = 100;
 
-/// What became of one replica.
+/// The result for a replica.
 enum Outcome {
     /// It would be changed.
     Planned,
     Changed(Change),
     Refused(pb::Id, Deferral),
-    /// It is no replica from there any more.
+    /// It has another origin by now.
     Other,
 }
 
