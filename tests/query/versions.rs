@@ -85,6 +85,6 @@ async fn an_update_that_is_only_checked_stores_nothing() {
     assert_eq!(refusal(validate(artist("new"), false).await).0, Code::NotFound);
     validate(artist("new"), true).await.unwrap();
     assert_eq!(refusal(server.read(&id(ARTIST, "new")).await).0, Code::NotFound);
-    let unowned = pb::Resource { owner: Some(id(ARTIST, "nobody")), ..artist("new") };
+    let unowned = pb::Resource { owner: Some(id(ARTIST, "absent")), ..artist("new") };
     assert_eq!(refusal(validate(unowned, true).await).0, Code::InvalidArgument);
 }

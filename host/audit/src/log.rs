@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_file_is_opened_again_on_request() {
         let dir = tempfile::tempdir().unwrap();
-        // Only the request opens the file: there is no record, and no sync that looks at the name.
+        // No record is written and no sync looks at the name, so the request alone opens the file.
         let rarely = Options { sync: Duration::from_secs(3_600), ..options(dir.path(), OnFull::Wait) };
         let log = AuditLog::open(&rarely).unwrap();
         let current = dir.path().join("audit.jsonl");

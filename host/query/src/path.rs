@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use mortise_resource::{FieldPath, PathError, PathStep};
+use mortise_resource::{FieldPath, PathError, PathStep, map_key::map_key_text};
 use prost_reflect::{FieldDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage as _};
 
 use crate::{
@@ -163,7 +163,7 @@ impl fmt::Display for Path {
         for step in &self.steps {
             let segment = match step {
                 Step::Field(field) => field.name().to_owned(),
-                Step::Key(key) => match key_text(key) {
+                Step::Key(key) => match map_key_text(key) {
                     key if key.is_empty() || key.contains(['[', '"', '\\']) => format!("[{key:?}]"),
                     key => key.replace('.', "\\."),
                 },
@@ -181,18 +181,6 @@ impl fmt::Display for Path {
 pub(crate) fn passes_list(steps: &[Step]) -> bool {
     let before = steps.split_last().map_or(steps, |(_, before)| before);
     before.iter().any(|step| matches!(step, Step::Field(field) if field.is_list()))
-}
-
-/// The key as a segment of a path has it, without escapes.
-fn key_text(key: &MapKey) -> String {
-    match key {
-        MapKey::Bool(key) => key.to_string(),
-        MapKey::I32(key) => key.to_string(),
-        MapKey::I64(key) => key.to_string(),
-        MapKey::U32(key) => key.to_string(),
-        MapKey::U64(key) => key.to_string(),
-        MapKey::String(key) => key.clone(),
-    }
 }
 
 /// Splits a path into segments; a key in brackets is one, too.

@@ -15,6 +15,8 @@ pub mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 mod id_ref;
+#[cfg(feature = "reflect")]
+pub mod map_key;
 pub mod meta;
 pub mod name;
 pub mod path;

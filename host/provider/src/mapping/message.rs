@@ -5,7 +5,7 @@ use std::{
     fmt::Write as _,
 };
 
-use mortise_resource::{FieldPath, PathStep};
+use mortise_resource::{FieldPath, PathStep, map_key::map_key_text};
 use mortise_text::{Limits, data_from_json, data_to_json};
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, MapKey, ReflectMessage as _, Value as Stored};
@@ -344,7 +344,7 @@ impl DataReader {
             }
             (Shape::Map(element), Stored::Map(entries)) => {
                 let entry = |(key, item): (&MapKey, &Stored)| {
-                    let name = key_text(key);
+                    let name = map_key_text(key);
                     let value = self.within(Step::Key(name.clone()), |reader| match (&**element, item) {
                         (Shape::Object(object), Stored::Message(message)) => reader.fields(object, message),
                         _ => {
@@ -359,16 +359,5 @@ impl DataReader {
             }
             _ => self.fault(NO_FORM),
         }
-    }
-}
-
-fn key_text(key: &MapKey) -> String {
-    match key {
-        MapKey::Bool(key) => key.to_string(),
-        MapKey::I32(key) => key.to_string(),
-        MapKey::I64(key) => key.to_string(),
-        MapKey::U32(key) => key.to_string(),
-        MapKey::U64(key) => key.to_string(),
-        MapKey::String(key) => key.clone(),
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     #[async_trait]
     impl Connector for Nowhere {
         async fn connect(&self, _: &ConnectionSettings) -> Result<Arc<dyn ResourceClient>, ConnectError> {
-            Err(ConnectError::new(io::Error::other("there is no server")))
+            Err(ConnectError::new(io::Error::other("the server is away")))
         }
 
         fn snapshot(&self) -> Result<Option<Snapshot>, ExportError> {

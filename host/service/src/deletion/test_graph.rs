@@ -1,10 +1,10 @@
 //! A service in this process with a type whose data refers to others by every behaviour, for tests of deletions.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use mortise_controller::Outcome;
-use mortise_plugin_host::{Hooks, Permissions, QueryDecl, ReferenceDecls, RegionDecl};
+use mortise_plugin_host::ReferenceDecls;
 use mortise_resource::{
     Error, Scope,
     data::PlanDeleteResponse,
@@ -23,7 +23,7 @@ use prost_types::{
 use crate::{
     call::Caller,
     core::{Options, Placement, ids},
-    registry::{Owner, Registry, ResourceType, schema::Schema},
+    registry::{Registry, ResourceType, builtin::host_type},
     service::ResourceService,
 };
 
@@ -115,22 +115,8 @@ fn node_type() -> ResourceType {
     };
     let pool = DescriptorPool::decode(Files { files: vec![file] }.encode_to_vec().as_slice()).unwrap();
     let message = pool.get_message_by_name("graph.v1.Node").unwrap();
-    ResourceType {
-        gvk: Gvk::new("graph", "v1", "Node"),
-        scope: Scope::Namespace,
-        references: ReferenceDecls::read(&pool, &message).unwrap(),
-        schema: Schema::new(message, Vec::new(), Vec::new()),
-        schema_version: NonZeroU32::MIN,
-        hooks: Hooks::default(),
-        permissions: Permissions::default(),
-        columns: Vec::new(),
-        short_names: Vec::new(),
-        moved_from: Vec::new(),
-        query: QueryDecl::default(),
-        regions: RegionDecl::default(),
-        owners_anywhere: false,
-        owner: Owner::Host,
-    }
+    let references = ReferenceDecls::read(&pool, &message).unwrap();
+    ResourceType { references, ..host_type(Gvk::new("graph", "v1", "Node"), Scope::Namespace, message) }
 }
 
 pub(super) struct Here {

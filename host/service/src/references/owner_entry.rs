@@ -79,7 +79,10 @@ pub(super) async fn check(
             && entry.region != here
             && !is_known_region(core, &holder, &entry.region).await?
         {
-            let fault = format!("{:?} is no region that this server knows; its own is {here:?}", entry.region);
+            let fault = format!(
+                "the server does not know region {:?}; use {here:?}, a peer, or a region of the partition's policy",
+                entry.region
+            );
             return Err(refused(index, "region", fault));
         }
     }

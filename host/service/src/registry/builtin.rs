@@ -3,8 +3,11 @@
 use std::num::NonZeroU32;
 
 use mortise_plugin_host::{Hooks, Permissions, QueryDecl, ReferenceDecls, RegionDecl};
-use mortise_resource::{DESCRIPTORS, Scope, types};
-use prost_reflect::DescriptorPool;
+use mortise_resource::{
+    DESCRIPTORS, Scope,
+    types::{self, Gvk},
+};
+use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 use super::{
     error::RegistryError,
@@ -41,22 +44,27 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
     .into_iter()
     .map(|(gvk, scope, message)| {
         let message = pool.get_message_by_name(message).ok_or(RegistryError::MessageMissing(message))?;
-        Ok(ResourceType {
-            gvk,
-            scope,
-            schema: Schema::new(message, Vec::new(), Vec::new()),
-            schema_version: NonZeroU32::MIN,
-            hooks: Hooks::default(),
-            permissions: Permissions::default(),
-            columns: Vec::new(),
-            short_names: Vec::new(),
-            moved_from: Vec::new(),
-            query: QueryDecl::default(),
-            references: ReferenceDecls::default(),
-            regions: RegionDecl::default(),
-            owners_anywhere: false,
-            owner: Owner::Host,
-        })
+        Ok(host_type(gvk, scope, message))
     })
     .collect()
+}
+
+/// Makes a type of the host, without hooks, references and permissions of its own.
+pub(crate) fn host_type(gvk: Gvk, scope: Scope, message: MessageDescriptor) -> ResourceType {
+    ResourceType {
+        gvk,
+        scope,
+        schema: Schema::new(message, Vec::new(), Vec::new()),
+        schema_version: NonZeroU32::MIN,
+        hooks: Hooks::default(),
+        permissions: Permissions::default(),
+        columns: Vec::new(),
+        short_names: Vec::new(),
+        moved_from: Vec::new(),
+        query: QueryDecl::default(),
+        references: ReferenceDecls::default(),
+        regions: RegionDecl::default(),
+        owners_anywhere: false,
+        owner: Owner::Host,
+    }
 }

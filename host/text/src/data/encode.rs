@@ -1,6 +1,6 @@
 //! Encodes a message for printing: proto3's JSON mapping, and a lossless form where that mapping would lose data.
 
-use mortise_resource::{pb, redaction::Redaction};
+use mortise_resource::{map_key::map_key_text, pb, redaction::Redaction};
 use prost_reflect::{DynamicMessage, EnumDescriptor, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 use prost_types::Any;
 
@@ -116,8 +116,9 @@ fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tre
                 };
                 let mut sorted: Vec<(&MapKey, &Value)> = map.iter().collect();
                 sorted.sort_by(|(a, _), (b, _)| order(a, b));
-                let entries =
-                    sorted.into_iter().map(|(key, value)| Ok((key_text(key), self::value(&value_kind, value, scope)?)));
+                let entries = sorted
+                    .into_iter()
+                    .map(|(key, value)| Ok((map_key_text(key), self::value(&value_kind, value, scope)?)));
                 Tree::Map(entries.collect::<Result<_, Unprintable>>()?)
             }
             Value::List(items) => {
@@ -133,17 +134,6 @@ fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tre
         entries.push((UNKNOWN.to_owned(), Tree::Text(scalar::to_base64(&beyond))));
     }
     Ok(entries)
-}
-
-fn key_text(key: &MapKey) -> String {
-    match key {
-        MapKey::Bool(key) => key.to_string(),
-        MapKey::I32(key) => key.to_string(),
-        MapKey::I64(key) => key.to_string(),
-        MapKey::U32(key) => key.to_string(),
-        MapKey::U64(key) => key.to_string(),
-        MapKey::String(key) => key.clone(),
-    }
 }
 
 fn value(kind: &Kind, value: &Value, scope: Scope<'_>) -> PrintResult {
@@ -187,7 +177,7 @@ fn own_form(message: &DynamicMessage, descriptor: &MessageDescriptor, scope: Sco
             let mut sorted: Vec<(&MapKey, &Value)> = fields.as_map().ok_or(NoForm)?.iter().collect();
             sorted.sort_by(|(a, _), (b, _)| order(a, b));
             let entry = |(key, value): (&MapKey, &Value)| {
-                Ok((key_text(key), self::message(value.as_message().ok_or(NoForm)?, scope)?))
+                Ok((map_key_text(key), self::message(value.as_message().ok_or(NoForm)?, scope)?))
             };
             sorted.into_iter().map(entry).collect::<Result<_, _>>().map(Tree::Map)
         }
