@@ -176,7 +176,7 @@ async fn the_replicas_of_a_lost_region_are_adopted_or_removed() {
     let by_policy = id_of(&world.at("eu").write(regional_thing("Thing", "by-policy", "", 1)).await.unwrap());
     world.copied(&by_policy, "eu", "us").await;
     world.kill("eu").await;
-    eventually("eu is lost", async || world.peer("us", "eu").await.state() == PeerState::Failed).await;
+    eventually("eu is lost", async || world.peer("us", "eu").await.unreachable_since.is_some()).await;
     let plan = ask(&world, AdoptAction::Adopt, true).await.unwrap();
     assert_eq!((plan.types.len(), plan.types[0].done, plan.types[0].refused), (1, 4, 1), "{plan:?}");
     assert!(plan.refused[0].detail.contains("default_control_region"), "{plan:?}");

@@ -4,7 +4,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use mortise_durable_fs::FsError;
 use mortise_provider::client::diagnostics_of;
-use mortise_resource::{Diagnostic, SERVER_STOPPING, Severity, pb};
+use mortise_resource::{Diagnostic, SERVER_STOPPING, Severity, error::is_passing_fault, pb};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -196,7 +196,7 @@ fn retry_in(status: &Status) -> Option<Duration> {
         return Some(wait);
     }
     let kind = status.get_details_error_info().and_then(|info| info.metadata.get("kind").cloned());
-    let busy = matches!(kind.as_deref(), Some("busy" | "crowded" | "deadline" | "starved"));
+    let busy = kind.as_deref().is_some_and(is_passing_fault);
     (busy && !is_transport(status)).then_some(BUSY_RETRY_WAIT)
 }
 

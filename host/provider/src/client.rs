@@ -23,7 +23,8 @@ pub(crate) use grpc::resource;
 use crate::schema::{Snapshot, TypeDescription};
 
 /// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout.
-/// Calls in which a plugin's hook ran out of time are repeated: nothing was written then. Answers are whole in memory, lists included.
+/// Plans, writes, moves and imports in which a plugin's hook ran out of time are repeated: nothing was written then.
+/// Answers are whole in memory, lists included.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
     /// Every type of the server.

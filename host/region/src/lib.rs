@@ -111,8 +111,14 @@ impl Replication {
     /// of the store.
     pub async fn adopt(&self, request: data::AdoptRequest) -> Result<data::AdoptResponse, Error> {
         if let Ok(peer) = self.peer(&request.from) {
-            let state = peer.to_pb().state();
-            if !matches!(state, data::PeerState::Failed | data::PeerState::Stopped) {
+            let shown = peer.to_pb();
+            // A single type fails also at a peer that answers.
+            let is_lost = match shown.state() {
+                data::PeerState::Stopped => true,
+                data::PeerState::Failed => shown.unreachable_since.is_some(),
+                _ => false,
+            };
+            if !is_lost {
                 let text = format!(
                     "region {:?} is a peer that answers; remove region.peers.{} from the settings if it is lost",
                     request.from, request.from

@@ -156,19 +156,21 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the peer owns the resource and it may be in this region. Other claims of a peer are ignored.
+    /// Whether the peer owns the resource and it may be in this region. Other claims of a peer are ignored, such as that
+    /// it owns what it says to have from another region.
     fn belongs_here(&self, resource: &pb::Resource) -> bool {
         let syncing = resource.meta.as_ref().and_then(|meta| meta.syncing.as_ref());
         let here = self.follower.service.region().unwrap_or_default();
         syncing.is_some_and(|syncing| {
-            syncing.owning_region == self.follower.report.name() && may_be_in(&syncing.regions, here)
+            syncing.owning_region == self.follower.report.name()
+                && syncing.copied_from.is_empty()
+                && may_be_in(&syncing.regions, here)
         })
     }
 
     /// Applies the collected changes together with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
         let (mut changes, gone) = self.changes.take();
-        self.check_versions(&changes).await?;
         if self.snapshot.is_some() && !self.follower.report.trust.accepts_removals() {
             let (replicas, peer) = (self.follower.service.replicas(), self.follower.report.name());
             self.replaced += replicas.replaced_by(peer, &changes).await?;
@@ -178,6 +180,7 @@ impl<'a> Session<'a> {
             }
         }
         changes.extend(self.resolve_departed(gone).await?);
+        self.check_versions(&changes).await?;
         self.commit(&changes).await
     }
 
@@ -324,6 +327,7 @@ impl<'a> Session<'a> {
             }
             let changes: Vec<ReplicatedChange> =
                 there.into_iter().map(|resource| ReplicatedChange::Put(Box::new(resource))).collect();
+            self.check_versions(&changes).await?;
             self.commit(&changes).await?;
         }
         if self.progress.has_more_deferred() && self.begun.elapsed() > MIN_SNAPSHOT_INTERVAL {

@@ -92,6 +92,11 @@ pub struct PluginFault {
     pub retry_after: Option<std::time::Duration>,
 }
 
+/// Whether another call may succeed after a plugin's fault of this kind: the hook had too little time, or no place.
+pub fn is_passing_fault(kind: &str) -> bool {
+    matches!(kind, "busy" | "crowded" | "deadline" | "starved")
+}
+
 impl Error {
     /// Makes an error of a code and a sentence, without violations and without a plugin.
     pub fn new(code: Code, message: impl Into<String>) -> Self {

@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use mortise_resource::backoff::{Backoff, Waits};
-use tonic::{Code, Status};
+use mortise_resource::{
+    backoff::{Backoff, Waits},
+    error::is_passing_fault,
+};
+use tonic::Status;
 use tonic_types::StatusExt as _;
 
 /// Most attempts of a call.
@@ -27,23 +30,23 @@ pub(super) async fn while_hooks_are_late<T, F: Future<Output = Result<T, Status>
     call().await
 }
 
-/// Whether a hook ran into its deadline, or did not get the processor in time.
+/// Whether a hook ran into its deadline, or did not get its place or the processor in time.
 fn is_late_hook(status: &Status) -> bool {
     let fault = status.get_details_error_info().filter(|info| info.reason == "PLUGIN_FAULT");
-    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)
-        && fault
-            .is_some_and(|fault| matches!(fault.metadata.get("kind").map(String::as_str), Some("deadline" | "starved")))
+    fault.and_then(|fault| fault.metadata.get("kind").cloned()).is_some_and(|kind| is_passing_fault(&kind))
 }
 
 #[cfg(test)]
 mod tests {
+    use tonic::Code;
     use tonic_types::ErrorDetails;
 
     use super::*;
 
     fn late(kind: &str) -> Status {
         let details = ErrorDetails::with_error_info("PLUGIN_FAULT", "mortise", [("kind".into(), kind.into())]);
-        Status::with_error_details(Code::Unavailable, "hook validate did not finish", details)
+        let code = if kind == "deadline" { Code::DeadlineExceeded } else { Code::ResourceExhausted };
+        Status::with_error_details(code, "hook validate did not finish", details)
     }
 
     #[tokio::test]
@@ -51,6 +54,8 @@ mod tests {
         let away = || Status::unavailable("no answer");
         for (failures, fault, calls, succeeds) in [
             (2, late("deadline"), 3, true),
+            (2, late("starved"), 3, true),
+            (2, late("busy"), 3, true),
             (9, late("deadline"), 3, false),
             (9, late("trap"), 1, false),
             (9, away(), 1, false),

@@ -81,14 +81,20 @@ fn effects(id: &pb::Id, plan: &PlanDeleteResponse) -> Vec<Diagnostic> {
         found.push(Diagnostic { detail, ..warning(summary) });
     };
     let gone = of(&[Action::Delete, Action::Mark, Action::DeleteLater], false);
-    if !gone.is_empty() || plan.hidden > 0 {
-        let count = gone.len() + usize::try_from(plan.hidden).unwrap_or_default();
+    if !gone.is_empty() {
+        let count = gone.len();
         show(format!("the deletion of {:?} deletes {count} other {}", id.name, resources(count)), &gone, "");
     }
     let changed = of(&[Action::Unset, Action::UnsetLater, Action::ReleaseLater], false);
     if !changed.is_empty() {
         let count = changed.len();
         show(format!("the deletion of {:?} changes {count} other {}", id.name, resources(count)), &changed, "");
+    }
+    if plan.hidden > 0 {
+        let hidden = usize::try_from(plan.hidden).unwrap_or(usize::MAX);
+        let summary =
+            format!("the deletion of {:?} affects {hidden} {} that the token may not read", id.name, resources(hidden));
+        show(summary, &[], "They may go with it, change, or refuse it.");
     }
     // Controllers may free the resource itself in time.
     let waiting = of(&[Action::Hang], false);

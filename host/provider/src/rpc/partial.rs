@@ -6,7 +6,7 @@
 //! placeholders, and the plan with known values shows one that does not.
 
 use mortise_resource::{data::PlanResponse, pb};
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::{plan::View, session::Server};
 use crate::{
@@ -59,11 +59,15 @@ async fn ask(
     let Ok(sent) = request(schema, config, &server.defaults) else { return Ok(None) };
     match server.client.plan(sent, false).await {
         Ok(answer) => Ok(Some(answer)),
-        Err(status) if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Unauthenticated) => {
-            Err(server.faults("planning", &status))
-        }
+        Err(status) if says_nothing(&status) => Err(server.faults("planning", &status)),
         Err(_) => Ok(None),
     }
+}
+
+/// Whether a status is no answer to the placeholders: a dry run that a busy server did not make.
+fn says_nothing(status: &Status) -> bool {
+    use Code::{Aborted, Cancelled, DeadlineExceeded, ResourceExhausted, Unauthenticated, Unavailable};
+    matches!(status.code(), Unavailable | DeadlineExceeded | Unauthenticated | ResourceExhausted | Aborted | Cancelled)
 }
 
 /// A placeholder of an unknown value, from the shape and the prior value of its place.
@@ -135,7 +139,7 @@ fn filled(shape: &Shape, config: &Value, prior: &Value, placeholder: Placeholder
             let item = |(index, item)| filled(element, item, before.get(index).unwrap_or(&Value::Null), placeholder);
             let filled: Vec<_> = items.iter().enumerate().map(item).collect();
             // Without an element the positions of the others mean nothing.
-            if filled.iter().any(Value::is_null) { Value::Null } else { Value::List(filled) }
+            if filled.iter().any(Value::is_null) { placeholder(shape, prior) } else { Value::List(filled) }
         }
         (_, config) => config.clone(),
     }

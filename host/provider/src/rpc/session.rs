@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// Whether a state of core has the resource with this uid. Core sends each state at the start of a plan.
+    /// Whether core has sent a state with the resource of this uid. Core sends a state when it comes to its resource.
     pub(crate) fn is_managed(&self, uid: &str) -> bool {
         let managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
         managed.contains(uid) || managed.len() >= MAX_MANAGED_UIDS

@@ -38,7 +38,8 @@ pub(super) fn name_taken(schema: &ResourceSchema, other: &pb::Resource) -> Diagn
         false => "",
     };
     let detail = format!(
-        "`terraform import ADDRESS {id}` takes it over.{marked} With `create_before_destroy` a replacement is created \
+        "If this configuration had it at another address, write a `moved` block, and do not import it: a resource at two \
+         addresses is destroyed when one of them goes. Else `terraform import ADDRESS {id}` takes it over.{marked} With `create_before_destroy` a replacement is created \
          while the old resource still has the name: remove `create_before_destroy`, or change the name as well."
     );
     let name = [Step::Attribute("name".to_owned())];

@@ -12,6 +12,7 @@ use mortise_resource::{
     pb,
 };
 use tokio::time::{Instant, sleep};
+use tonic::{Code, Status};
 
 use super::{
     changed_path::first_changed_path,
@@ -119,6 +120,7 @@ impl Wait<'_> {
         }
         let mut found = written.clone();
         let mut delays = PollDelays::for_at_most(limit(self.planned, self.change));
+        let mut unread: Option<Status> = None;
         loop {
             if let Some(path) = self.changed_by_others(&found) {
                 let summary =
@@ -133,14 +135,18 @@ impl Wait<'_> {
             if !delays.next(self.session).await {
                 let why = if self.session.is_stopped() { "the run was stopped" } else { "the timeout passed" };
                 let summary = format!("the resource was written, but {why} before {}", missing.join(", and "));
-                return (written, Some(Diagnostic { detail: conditions_text(&found), ..error_at(&path, summary) }));
+                let unread = unread.map(|status| format!("The last read failed: {}\n", status.message()));
+                let detail = unread.unwrap_or_default() + &conditions_text(&found);
+                return (written, Some(Diagnostic { detail, ..error_at(&path, summary) }));
             }
             match self.server.client.read(found.id.clone().unwrap_or_default()).await {
-                Ok(Some(now)) => found = now,
+                Ok(Some(now)) => (found, unread) = (now, None),
                 Ok(None) => {
                     let summary = "the resource was written, but another client deleted it during the wait";
                     return (written, Some(error_at(&path, summary)));
                 }
+                // The server restarts, or is busy.
+                Err(status) if is_passing(&status) => unread = Some(status),
                 Err(status) => {
                     let summary = format!("the resource was written, but cannot be read: {}", status.message());
                     return (written, Some(error_at(&path, summary)));
@@ -165,7 +171,8 @@ impl Wait<'_> {
             let wanted = wanted.iter().filter_map(|(path, value)| Some((path.as_str(), value.as_str()?)));
             let absent: Vec<_> = wanted
                 .filter(|(path, value)| !self.has_value(&state, path, value))
-                .map(|(path, value)| format!("{path} = {value}"))
+                // The values may be secrets.
+                .map(|(path, _)| path)
                 .collect();
             if !absent.is_empty() {
                 missing.push(format!("these fields had their values: {}", absent.join(", ")));
@@ -197,10 +204,11 @@ impl Wait<'_> {
 
     /// The path of the first configured value that the stored resource no longer has.
     fn changed_by_others(&self, found: &pb::Resource) -> Option<Vec<Step>> {
-        let name = "data";
         let now = self.state_of(found);
-        let changed = changed_value(self.config.get(name), self.planned.get(name), now.get(name));
-        changed.map(|path| [vec![Step::Attribute(name.to_owned())], path].concat())
+        ["data", "metadata"].into_iter().find_map(|name| {
+            let changed = changed_value(self.config.get(name), self.planned.get(name), now.get(name));
+            changed.map(|path| [vec![Step::Attribute(name.to_owned())], path].concat())
+        })
     }
 
     /// The resource as found, if it fits the plan; else with the written data and metadata. The next read shows what
@@ -216,6 +224,11 @@ impl Wait<'_> {
             }
         }
     }
+}
+
+/// Whether another attempt to read may succeed.
+fn is_passing(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted | Code::Aborted)
 }
 
 /// The path of the first configured value that is not as planned.

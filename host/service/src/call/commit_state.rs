@@ -1,4 +1,4 @@
-//! The state of a call's commit, which the call and its audit record share.
+//! The state of a call's commit: whether it has begun, and whether the caller still takes an answer.
 
 use std::sync::{
     Arc,

@@ -18,7 +18,8 @@ use tokio::runtime::Handle;
 use super::{caller::Caller, commit_state::CommitState};
 
 impl Caller {
-    /// Notes that a commit of the call begins. Never resolves for a call that was to see the end of an earlier commit alone.
+    /// Notes that a commit of the call begins. Never resolves once the caller is gone: the call then only waits for the
+    /// outcome of a commit that has begun, and makes no other.
     pub(crate) async fn start_commit(&self) {
         if !self.commit.start() {
             std::future::pending().await

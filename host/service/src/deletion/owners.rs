@@ -50,7 +50,7 @@ use crate::{
         records::records,
     },
     registry::Registry,
-    rules::{access_rules, region, server_meta},
+    rules::{access_rules, region, server_meta, tombstone},
 };
 
 /// An owner whose tombstone is being worked off.
@@ -91,7 +91,11 @@ impl DeletedOwner {
         let pb::Tombstone { owner, deletion, region } = content;
         let id = owner.filter(|owner| !owner.uid.is_empty())?;
         let deletion = if deletion.is_empty() { id.uid.clone() } else { deletion };
-        let at = tombstone.id.as_ref().and_then(|id| ulid_time(&id.uid));
+        let at = match tombstone::is_of_absent(tombstone) {
+            // Before every entry.
+            true => Some(Timestamp::default()),
+            false => tombstone.id.as_ref().and_then(|id| ulid_time(&id.uid)),
+        };
         Some(Self { key: ResourceKey::from(&id), id, deletion, region, at })
     }
 

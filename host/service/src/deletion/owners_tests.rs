@@ -217,3 +217,16 @@ async fn a_child_of_a_dead_owner_goes_with_its_creation_and_not_where_another_re
     let refused = there.write(orphan).await.unwrap_err();
     assert_eq!(refused.code, Code::InvalidArgument, "{refused}");
 }
+
+/// The uid of an owner that does not exist is the word of the child's writer, and lets nothing of others go.
+#[tokio::test]
+async fn an_invented_uid_of_an_owner_takes_no_resource_of_others_along() {
+    let here = Here::new(LONG, None);
+    here.write(node("dependent", &Node::default(), vec![owner("korn")])).await.unwrap();
+    plain(&here, &["korn"]).await;
+    let invented = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..id("korn") };
+    here.write(pb::Resource { owner: Some(invented), ..node("child", &Node::default(), Vec::new()) }).await.unwrap();
+    settle(&here).await;
+    assert!(here.read("child").await.is_none() && here.read("korn").await.is_some());
+    assert_eq!(owners(&here, "dependent").await, Some(1));
+}

@@ -27,6 +27,8 @@ use crate::{
 
 /// Bytes of the steps of an answer: clients take messages of 4 MiB.
 const MAX_ANSWER_BYTES: usize = 3 << 20;
+/// Resources that one step names as those for which its resource waits.
+const MAX_SHOWN_HOLDERS: usize = 100;
 
 /// A plan as its caller may see it.
 pub(crate) struct ShownPlan<'s> {
@@ -54,8 +56,7 @@ impl<'s> ShownPlan<'s> {
         let answer = PlanDeleteResponse { is_blocked, is_cut: !cut.is_empty(), cut, ..PlanDeleteResponse::default() };
         let mut shown = Self { core: &deletions.core, registry, caller, answer, bytes: 0, ids: HashMap::new() };
         for step in steps {
-            shown.show(step).await?;
-            if shown.bytes > MAX_ANSWER_BYTES {
+            if !shown.show(step).await? {
                 shown.answer.is_cut = true;
                 shown.answer.cut = format!("the steps take more than {} MiB", MAX_ANSWER_BYTES >> 20);
                 break;
@@ -64,26 +65,34 @@ impl<'s> ShownPlan<'s> {
         Ok(shown.answer)
     }
 
-    async fn show(&mut self, step: OutlookStep) -> Result<(), Error> {
+    /// Adds a step. Returns false if there is no space for it.
+    async fn show(&mut self, step: OutlookStep) -> Result<bool, Error> {
         let OutlookStep { action, resource, because, holds } = step;
         if !is_readable(self.registry, self.caller, &resource).await {
             self.answer.hidden = self.answer.hidden.saturating_add(1);
-            return Ok(());
+            return Ok(true);
         }
         let (because, field) = match because {
             Some((key, field)) => (self.id(key).await?, field),
             None => (None, String::new()),
         };
-        let Holds { finalizers, resources, reason } = holds;
+        let Holds { finalizers, resources, mut reason } = holds;
+        if let Some(more) = resources.len().checked_sub(MAX_SHOWN_HOLDERS).filter(|more| *more > 0) {
+            let before = if reason.is_empty() { String::new() } else { format!("{reason}; ") };
+            reason = format!("{before}{more} more resources hold it");
+        }
         let mut held_by = Vec::new();
-        for key in resources {
+        for key in resources.into_iter().take(MAX_SHOWN_HOLDERS) {
             held_by.extend(self.id(key).await?);
         }
         let id = resource.decode_id()?;
         let step = DeleteStep { action: action.into(), id, because, field, finalizers, held_by, reason };
         self.bytes += step.encoded_len();
+        if self.bytes > MAX_ANSWER_BYTES {
+            return Ok(false);
+        }
         self.answer.steps.push(step);
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the id of a resource that the caller may read.

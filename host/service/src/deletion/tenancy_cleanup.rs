@@ -5,8 +5,7 @@
 //! no new resources, and a list of its resources is complete. Resources with finalizers keep the unit until their
 //! finalizers are removed. Tombstones stay: the reaper may still need them, and they do not need their place.
 //!
-//! A namespace of another region goes once it is empty, and stays
-//! until then ([`crate::region::held_unit`]).
+//! A namespace of another region goes once it is empty, and stays until then ([`crate::region::held_unit`]).
 //!
 //! Passes over [`CONCURRENT_UNITS`] units run at once; the others wait. A unit that is not empty yet takes no place
 //! between its passes.

@@ -21,6 +21,7 @@ use mortise_resource::{Code, Error, pb, types};
 use mortise_store::{Batch, Consistency, Expectation, ExpectedId, StoreError, TypeKey};
 
 use super::{
+    held_unit,
     incoming::{Deferral, followed_id, uid_number},
     progress::ReplicationProgress,
     record::{Change, Records},
@@ -238,7 +239,10 @@ impl Replicas {
         while let Some(page) = cursor.next().await.map_err(failed)? {
             for found in page {
                 let meta = found.decode_meta()?;
-                if syncing_of(meta.as_ref()).is_none_or(|syncing| syncing.copied_from != peer) {
+                // A held namespace has no counterpart at its owner any more.
+                if syncing_of(meta.as_ref()).is_none_or(|syncing| syncing.copied_from != peer)
+                    || held_unit::is_held(&found)
+                {
                     continue;
                 }
                 held.number += 1;

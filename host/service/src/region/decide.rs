@@ -89,10 +89,9 @@ impl Replicas {
                 return self.hand_over(registry, progress, replica, resource).await;
             }
             ReplicatedChange::Remove { deleted, .. } => {
-                // A resource that this region gave to the peer is the peer's to delete.
-                let given = stored.as_ref().filter(|stored| {
-                    *deleted && replica_origin(stored).is_empty() && !peer.is_empty() && owning_region(stored) == peer
-                });
+                // A resource that its former owner gave to the peer is the peer's to delete.
+                let given =
+                    stored.as_ref().filter(|stored| *deleted && !peer.is_empty() && owning_region(stored) == peer);
                 return Ok(replica
                     .or(given)
                     .filter(|_| is_same)
@@ -102,7 +101,7 @@ impl Replicas {
         };
         let earlier = replica.filter(|_| !is_same);
         let defer = |deferral: Deferral| {
-            // Whatever the fault of the present incarnation, the earlier one is gone.
+            // The earlier incarnation is gone, also if the present one has a fault.
             let removal = earlier.map(|replica| Decision::removal(replica, true));
             Decision { deferred: Some(deferral), ..removal.unwrap_or_default() }
         };

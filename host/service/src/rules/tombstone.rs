@@ -40,12 +40,19 @@ pub(crate) fn pending(stored: &pb::Resource, deletion: &str) -> Mutation {
 }
 
 /// Returns work for the garbage collector: the tombstone, with an unpredictable name, of an owner that does not exist.
-/// Only the second pass is left to do, so that the child of the same commit is there for a while.
+/// Only the second pass is left to do, so that the child of the same commit is there for a while. The uid is the word of
+/// the child's writer, so no owner reference is let go: the tombstone has no time of a deletion ([`is_of_absent`]).
 pub(crate) fn of_absent(owner: &pb::Id) -> Mutation {
     let owner = pb::Resource { id: Some(owner.clone()), ..pb::Resource::default() };
     let mut tombstone = tombstone(&owner, &ids::ulid(), "");
     tombstone.status.insert(STATUS_KEY.to_owned(), first_pass(&tombstone.generation));
+    tombstone.metadata.remove(GENERATED_AT_KEY);
     Mutation::Put(Box::new(tombstone))
+}
+
+/// Whether a tombstone is of an owner that did not exist when its child was written.
+pub(crate) fn is_of_absent(tombstone: &pb::Resource) -> bool {
+    !tombstone.metadata.contains_key(GENERATED_AT_KEY)
 }
 
 /// Returns the status of a tombstone after the reaper's first pass, now.

@@ -153,7 +153,7 @@ impl Outlook<'_> {
                 break;
             }
         }
-        // What waits for this one from before.
+        // Earlier deletions that wait for this resource.
         for record in stored.references()?.iter().filter(|record| !record.field.is_empty()) {
             let target = ResourceKey::from(record);
             if !self.marked.contains_key(&target)
