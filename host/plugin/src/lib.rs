@@ -37,6 +37,7 @@ mod load;
 mod manifest;
 mod opaque;
 mod plugin;
+mod probes;
 mod reconcile_limits;
 mod reconciler;
 mod request;
@@ -67,7 +68,7 @@ pub use host::{
     call_context::Cancel,
     lookup_host::LookupHost,
     private_bytes::MAX_PRIVATE_BYTES,
-    reconciler_host::{CacheKey, EachResource, Failure, ReconcilerHost},
+    reconciler_host::{CacheKey, EachResource, Failure, ProbeWriter, ReconcilerHost},
 };
 pub use limits::Limits;
 pub use load::{

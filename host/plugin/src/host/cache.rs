@@ -38,7 +38,7 @@ impl Host for State {
     }
 }
 
-fn read_key(what: &str, key: Key) -> Result<CacheKey, Failure> {
+pub(super) fn read_key(what: &str, key: Key) -> Result<CacheKey, Failure> {
     Ok(match key {
         Key::Id(bytes) => CacheKey::Id(decoded(what, "key", "ID", &bytes)?),
         Key::Value(value) => CacheKey::Value(value),
