@@ -310,13 +310,13 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let calls = self.calls.clone();
-        if !calls.methods.contains(request.uri().path()) {
-            let status = Status::unimplemented("the server has no such method; reflection lists those that it has");
-            return async move { Ok(status.into_http()) }.boxed();
-        }
         let open = OpenCall::begin(&calls, request.extensions().get());
         let origin = request_origin(&request);
         let deadline = Deadline::of(request.headers());
+        if deadline.is_ok() && !calls.methods.contains(request.uri().path()) {
+            let status = Status::unimplemented("the server has no such method; reflection lists those that it has");
+            return async move { Ok(status.into_http()) }.boxed();
+        }
         let guard = authenticated(&calls, &mut request, origin.clone());
         let begun = guard.and_then(|guard| match deadline {
             Ok(deadline) => Ok((guard, deadline)),

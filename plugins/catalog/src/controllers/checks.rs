@@ -6,7 +6,8 @@
 //! - A check by `http`, `tcp` or `grpc` goes to the workload's first address when its interval is over. Its status is
 //!   written when the result changes, so a check that keeps passing costs no write.
 //! - Hosts that are not granted are not reached: the status names the grant to add.
-//! - Checks wait for each other only within a group: the first of the services that select the workload.
+//! - Checks wait for each other only within a group: the workloads whose names differ behind the last dash alone, as those
+//!   of a service do.
 //!
 //! # Cost
 //! A reconcile passes the checks of one workload to the host, and waits for none of them.
@@ -14,32 +15,23 @@
 use std::net::Ipv6Addr;
 
 use mortise_plugin::{
-    Condition, Context, Controller, Error, Failure, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch,
+    Condition, Context, Controller, Error, Failure, Outcome, Reconciler, Request, Status, Typed,
     manifest::{GrpcProbe, HttpProbe, Probe, ProbeTls, Probes, StatusRange, TcpProbe, probe},
-    pb,
 };
 
 use crate::{
-    SERVICE, WORKLOAD,
+    WORKLOAD,
     health::{self, PASSING},
-    proto::catalog::v1::{CheckTls, HealthCheck, HttpCheck, Service, Workload, health_check::Check},
-    selection,
+    proto::catalog::v1::{CheckTls, HealthCheck, HttpCheck, Workload, health_check::Check},
 };
 
 /// Workloads whose checks are passed on at once.
 const PARALLEL: u32 = 4;
 
-pub(crate) static CONTROLLER: Controller<Checks> = Controller::new("checks", WORKLOAD, Checks)
-    .watches(&[&Watch::new(SERVICE, Mapper::Map(of_service)).indexes(selection::SERVICE_INDEXES)])
-    .parallel(PARALLEL);
+pub(crate) static CONTROLLER: Controller<Checks> =
+    Controller::new("checks", WORKLOAD, Checks).parallel(PARALLEL);
 
 pub(crate) struct Checks;
-
-/// Nothing to do: a service only names the group of its checks.
-#[allow(clippy::unnecessary_wraps, reason = "the signature of a mapper")]
-fn of_service(_: &Context<'_>, _: &Typed<Service>) -> Result<Vec<pb::Id>, Error> {
-    Ok(Vec::new())
-}
 
 impl Reconciler for Checks {
     type Managed = Workload;
@@ -57,8 +49,8 @@ impl Reconciler for Checks {
                 None => write_no_port(ctx, &workload, check)?,
             }
         }
-        let services = selection::services(ctx, &workload)?;
-        let group = services.first().map_or_else(|| workload.name().to_owned(), |service| service.name.clone());
+        let name = workload.name();
+        let group = name.rsplit_once('-').map_or(name, |(group, _)| group);
         let namespace = workload.id().tenancy.clone().unwrap_or_default().namespace;
         let probes = Probes {
             probes,
