@@ -69,9 +69,7 @@ impl Places {
         }
         state.groups.retain(|_, entry| entry.held > 0 || !entry.waiting.is_empty());
         let order = |(name, entry): (&Arc<str>, &Group)| {
-            entry.waiting.front().map(|(number, _)| {
-                (entry.held, *number, name.clone())
-            })
+            entry.waiting.front().map(|(number, _)| (entry.held, *number, name.clone()))
         };
         let Some((_, _, next)) = state.groups.iter().filter_map(order).min() else {
             state.free += 1;

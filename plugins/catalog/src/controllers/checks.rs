@@ -28,8 +28,7 @@ use crate::{
 /// Workloads whose checks are passed on at once.
 const PARALLEL: u32 = 4;
 
-pub(crate) static CONTROLLER: Controller<Checks> =
-    Controller::new("checks", WORKLOAD, Checks).parallel(PARALLEL);
+pub(crate) static CONTROLLER: Controller<Checks> = Controller::new("checks", WORKLOAD, Checks).parallel(PARALLEL);
 
 pub(crate) struct Checks;
 
