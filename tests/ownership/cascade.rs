@@ -34,7 +34,8 @@ async fn settled(server: &Server) {
 
 /// A tombstone that a user could write.
 fn by_hand(name: &str, owner: &pb::Id) -> pb::Resource {
-    let data = any("hashicorp.consul.resource.Tombstone", &pb::Tombstone { owner: Some(owner.clone()) });
+    let content = pb::Tombstone { owner: Some(owner.clone()), ..Default::default() };
+    let data = any("hashicorp.consul.resource.Tombstone", &content);
     resource(id_in("internal.v1.Tombstone", name, "default", "default"), Some(data))
 }
 

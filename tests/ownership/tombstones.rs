@@ -155,7 +155,7 @@ async fn a_tombstone_goes_after_the_second_pass() {
 
 /// A tombstone that a user could write.
 fn by_hand(name: &str, owner: Option<pb::Id>) -> pb::Resource {
-    let data = pb::Tombstone { owner };
+    let data = pb::Tombstone { owner, ..Default::default() };
     let data = any("hashicorp.consul.resource.Tombstone", &data);
     resource(id_in(TOMBSTONE, name, "default", "default"), Some(data))
 }

@@ -267,7 +267,7 @@ async fn moves_and_imports_show_warnings() {
     let mut other = Core::attach(&socket(&server)).await;
     let moved = other.client.move_resource_state(move_request(OLD, THING, &state_json(&old.state))).await.unwrap();
     let request =
-        pb::import_resource_state::Request { type_name: THING.into(), id: "odd:b".into(), ..Default::default() };
+        pb::import_resource_state::Request { type_name: THING.into(), id: "odd:b".into() };
     let imported = core.client.import_resource_state(request).await.unwrap().into_inner();
     for diagnostics in [&moved.into_inner().diagnostics, &imported.diagnostics] {
         assert_eq!(said(diagnostics), "data.text|it is odd|\n");

@@ -3,4 +3,5 @@
 mod hostile;
 mod index;
 mod search;
+mod versions;
 mod watch;

@@ -92,6 +92,8 @@ async fn filters_reach_every_part_of_a_resource() {
         ("data.group-members.bass\\.guitar > \"b\"", &["c", "d"]),
         ("metadata.k = \"v\"", &["b"]),
         ("name = \"default/-/d\"", &["d"]),
+        ("data.name STARTS_WITH \"a\" | id.name LIKE \"b%\"", &["a", "b"]),
+        ("data.group_members.\"bass.guitar\" = \"c\"", &["c"]),
         ("id.name >= \"c\" -- the rest", &["c", "d"]),
         (&format!("version = \"{}\"", b.version), &["b"]),
         (&format!("meta.uuid = \"{}\"", id_of(&b).uid), &["b"]),
@@ -105,7 +107,9 @@ async fn filters_reach_every_part_of_a_resource() {
         ("data.genre = \"NOPE\"", Code::InvalidArgument),
         ("data.nothing = 1", Code::InvalidArgument),
         ("a", Code::InvalidArgument),
-        ("data.name LIKE \"x\"", Code::Unimplemented),
+        ("data.genre LIKE \"x\"", Code::InvalidArgument),
+        ("data.group_members = {}", Code::InvalidArgument),
+        ("meta.tags NOT IN [1]", Code::InvalidArgument),
         (&"(".repeat(60_000), Code::InvalidArgument),
     ] {
         assert_eq!(answer(&server, search(filter)).await.unwrap_err().code(), code, "{filter:.40}");

@@ -100,6 +100,49 @@ async fn a_resource_is_at_home_where_its_field_or_the_policy_says() {
 }
 
 #[tokio::test]
+async fn what_belongs_to_a_regional_resource_is_of_its_region() {
+    let server = eu().await;
+    let enabled = ["eu", "us"];
+    server.write(partition("world", Some(policy(&enabled, "us", &[])))).await.unwrap();
+    let site = server.write(regional_thing("Thing", "site", "eu", 1)).await.unwrap();
+    let of = |name: &str, owner: &pb::Resource| {
+        let album = album(name, owner.id.as_ref());
+        pb::Resource { id: Some(id_in("demo.v2.Album", name, "world", "default")), ..album }
+    };
+    let child = server.write(of("child", &site)).await.unwrap();
+    let SyncingMeta { owning_region, regions, .. } = syncing(&child);
+    assert_eq!((owning_region.as_str(), regions.join(",").as_str()), ("eu", "eu,us"));
+    // Through an owner without a region of its own, and without the owner's uid.
+    let mut grandchild = of("grandchild", &child);
+    grandchild.owner.as_mut().unwrap().uid.clear();
+    let grandchild = server.write(grandchild).await.unwrap();
+    assert_eq!(syncing(&grandchild).owning_region, "eu");
+    let again = server.write(of("grandchild", &child)).await.unwrap();
+    assert_eq!(syncing(&again).owning_region, "eu");
+    // The field is stronger than the owner, and without an owner the control region counts.
+    let mut named = regional_thing("Thing", "named", "us", 1);
+    named.owner.clone_from(&site.id);
+    refused(server.write(named).await, &elsewhere("us"));
+    let free = pb::Resource { owner: None, ..of("free", &site) };
+    refused(server.write(free.clone()).await, &elsewhere("us"));
+    // A change of the control region moves those without a regional owner alone.
+    server.write(partition("world", Some(policy(&enabled, "eu", &[])))).await.unwrap();
+    let free = server.write(free).await.unwrap();
+    let below = server.write(of("below", &free)).await.unwrap();
+    server.write(partition("world", Some(policy(&enabled, "us", &[])))).await.unwrap();
+    for (resource, region) in [(&free, "us"), (&below, "us"), (&child, "eu"), (&grandchild, "eu")] {
+        eventually("the policy is in effect", async || {
+            syncing(&server.read(&id_of(resource)).await.unwrap()).owning_region == region
+        })
+        .await;
+    }
+    refused(server.write(of("late", &free)).await, &elsewhere("us"));
+    // The children go with the regional owner.
+    server.delete(&id_of(&site), "").await.unwrap();
+    until_gone(&server, &id_of(&grandchild)).await;
+}
+
+#[tokio::test]
 async fn the_partition_default_may_have_a_policy() {
     let server = eu().await;
     server.write(partition("default", Some(policy(&["us"], "us", &[])))).await.unwrap();

@@ -1,6 +1,8 @@
 //! A resource's `meta`: the client's part is stored and replaced, the server's part follows the writes.
 
+use mortise_api::QueryServiceClient;
 use mortise_resource::{
+    data::UpdateRequest,
     goten::{Meta, OwnerReference, ServicesInfo, lifecycle::State},
     pb,
 };
@@ -58,7 +60,6 @@ async fn the_servers_part_follows_what_is_written() {
     let lie = Meta {
         uuid: "mine".into(),
         generation: 99,
-        resource_version: "x".into(),
         create_time: Some(prost_types::Timestamp::default()),
         shards: [("byNameMod16".to_owned(), 3)].into(),
         ..labels(&[("env", "test")])
@@ -66,6 +67,33 @@ async fn the_servers_part_follows_what_is_written() {
     let told = meta(&server.write(with(artist("korn"), lie)).await.unwrap());
     assert_eq!((told.uuid, told.create_time, told.generation), (made.uuid, made.create_time, 3));
     assert_eq!((told.labels["env"].as_str(), told.shards.len()), ("test", 0));
+}
+
+#[tokio::test]
+async fn the_version_in_meta_is_compared_where_version_is_left_out() {
+    let server = Server::start().await;
+    let of = |version: &str, data: &str| {
+        let meta = Meta { resource_version: version.to_owned(), ..Meta::default() };
+        pb::Resource { data: artist(data).data, ..with(artist("korn"), meta) }
+    };
+    let conflict = |result: Result<pb::Resource, tonic::Status>| refusal(result).0 == Code::Aborted;
+    assert!(conflict(server.write(of("7", "new")).await), "there is no such version");
+    let first = server.write(artist("korn")).await.unwrap();
+    let second = server.write(of(&first.version, "second")).await.unwrap();
+    assert!(conflict(server.write(of(&first.version, "late")).await));
+    assert!(conflict(server.write(pb::Resource { version: first.version.clone(), ..of(&second.version, "x") }).await));
+    let third = pb::Resource { version: second.version.clone(), ..of(&first.version, "third") };
+    let third = server.write(third).await.unwrap();
+
+    let mut queries = QueryServiceClient::new(server.channel().await);
+    let mut update = async |version: &str, allow_missing: bool, name: &str| {
+        let resource = pb::Resource { id: artist(name).id, ..of(version, "updated") };
+        let request = UpdateRequest { resource: Some(resource), allow_missing, ..UpdateRequest::default() };
+        queries.update(request).await.map(|answer| answer.into_inner().resource.unwrap())
+    };
+    assert!(conflict(update(&second.version, false, "korn").await));
+    update(&third.version, false, "korn").await.unwrap();
+    update(&third.version, true, "new").await.unwrap();
 }
 
 #[tokio::test]

@@ -327,9 +327,9 @@ fn check_areas(sets: &[&RuleSet], steps: &Steps, is_right: impl Fn(&[u8]) -> boo
     Ok(())
 }
 
-/// Checks that a caller with `held` may take restrictions away: rules that deny, of which `removed` are the allowing
-/// counterparts, and levels by area, which turn a set of rules that is in use from `before` into `after`.
-pub(crate) fn check_removal(
+/// Checks that a caller with `held` may turn a set of rules that is in use from `before` into `after`. `removed` are the
+/// allowing counterparts of the rules that no longer deny; what the change adds is checked by itself ([`check`]).
+pub(crate) fn check_change(
     removed: &RuleSet,
     before: &RuleSet,
     after: &RuleSet,
@@ -352,18 +352,33 @@ pub(crate) fn check_removal(
         }
     }
     let grants_types = after.type_rules.iter().any(|rule| !rule.deny);
-    let opens = Cell::new(false);
+    // Other rules of the set may lift an area's denial that restricts the writer's own rules by type.
+    let opens_types = !removed.type_rules.is_empty() || adds_allows(&before.type_rules, &after.type_rules);
+    let (opens, lifts) = (Cell::new(false), Cell::new(false));
     check_areas(&[after, before, held], &steps, |levels| match levels {
+        [after, _, 0] if opens_types && *after > 0 => false,
         [after, before, _] if after <= before || (*after == NO_RULE && !grants_types) => true,
         [after, before, held] => {
             opens.set(true);
             // A rule by type may allow everything where no rule denies any more.
-            let is_deny_removed = grants_types && *before == 0;
-            if is_deny_removed { *held == rank(Some(Level::Write)) } else { after <= held }
+            let is_lifted = grants_types && *before == 0;
+            lifts.set(lifts.get() || is_lifted);
+            if is_lifted { *held == rank(Some(Level::Write)) } else { after <= held }
         }
         _ => false,
     })?;
+    if lifts.get() {
+        // No level of an area stands for escalate.
+        for part in parts(after, Verb::Escalate, false) {
+            check_allowed(&part, after, held, &steps)?;
+        }
+    }
     if opens.get() { check_denied(after, held, &steps) } else { Ok(()) }
+}
+
+/// Compares two lists of rules by type: whether the second has a rule that allows and that the first lacks.
+pub(crate) fn adds_allows(before: &[CompiledTypeRule], after: &[CompiledTypeRule]) -> bool {
+    after.iter().any(|rule| !rule.deny && !before.contains(rule))
 }
 
 /// Checks that `given` denies by type everything that `held` denies by type, for names that an area opens.

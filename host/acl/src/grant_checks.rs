@@ -75,13 +75,14 @@ impl Access {
         let kept = now.clone().unwrap_or_default();
         let denies = before.type_rules.iter().filter(|rule| rule.deny && !kept.type_rules.contains(rule));
         removed.type_rules = denies.map(|rule| rule.allowing()).collect();
-        if removed.type_rules.is_empty() && before.area_rules == kept.area_rules {
+        let adds_allows = grant::adds_allows(&before.type_rules, &kept.type_rules);
+        if removed.type_rules.is_empty() && before.area_rules == kept.area_rules && !adds_allows {
             return Ok(());
         }
         let removed = RuleSet::new([(name, &removed)], &tables.areas, false);
         for (names, in_use) in tables.rules.iter().filter(|(names, _)| names.iter().any(|one| one == name)) {
             let after = tables.compile(names, Some((name, now.as_ref())));
-            grant::check_removal(&removed, in_use, &after, &held)?;
+            grant::check_change(&removed, in_use, &after, &held)?;
         }
         Ok(())
     }

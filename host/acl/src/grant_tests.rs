@@ -132,8 +132,10 @@ proptest! {
         let removed = Policy { type_rules: denies.map(CompiledTypeRule::allowing).collect(), ..Policy::default() };
         let (was, is) = (set(&[&before, &with]), set(&[&after, &with]));
         let same_areas = before.area_rules == after.area_rules;
+        let adds = adds_allows(&before.type_rules, &after.type_rules);
         let may = check(&set(&[&after]), &held).is_ok()
-            && ((removed.type_rules.is_empty() && same_areas) || check_removal(&set(&[&removed]), &was, &is, &held).is_ok());
+            && ((removed.type_rules.is_empty() && same_areas && !adds)
+                || check_change(&set(&[&removed]), &was, &is, &held).is_ok());
         if may {
             let (was, is, held) = (answers(&was), answers(&is), answers(&held));
             let or = was.iter().zip(&held).map(|(was, held)| *was || *held).collect::<Vec<_>>();
@@ -180,7 +182,7 @@ fn refusals_name_the_permission() {
 /// An area without its deny rule opens what rules by type leave undecided or allow, so the writer's own denials by type
 /// must hold there.
 #[test]
-fn an_area_that_loses_a_deny_rule_opens_nothing_that_the_writer_is_denied() {
+fn a_change_opens_nothing_in_areas_that_the_writer_is_denied() {
     let area = |name: &str, is_prefix, level| AreaRule { area: "key".into(), name: name.into(), is_prefix, level };
     let by_type = |names: &[&str], deny| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -195,13 +197,18 @@ fn an_area_that_loses_a_deny_rule_opens_nothing_that_the_writer_is_denied() {
     let held = rules(std::slice::from_ref(&all), &[by_type(&[], true)]);
     let removal = |with: &[CompiledTypeRule]| {
         let (before, after) = (rules(&[deny.clone(), all.clone()], with), rules(std::slice::from_ref(&all), with));
-        check_removal(&rules(&[], &[]), &before, &after, &held).map_err(|error| error.to_string())
+        check_change(&rules(&[], &[]), &before, &after, &held).map_err(|error| error.to_string())
     };
     let lacks = "it does not have what this would grant: ";
     assert_eq!(removal(&[]), Err(format!("{lacks}the caller is denied write:demo/A; add that deny rule")));
     assert_eq!(removal(&[by_type(&[], true)]), Ok(()));
     let closer = [by_type(&[], true), by_type(&["a"], false)];
     assert_eq!(removal(&closer), Err(format!("{lacks}write:demo/A:a")));
+    // A rule by type that only an area restricts opens what another policy of the token lifts.
+    let (none, own) = (area("", true, Level::Deny), [by_type(&[], false)]);
+    let with = area("a", false, Level::Read);
+    let (before, after) = (rules(std::slice::from_ref(&with), &[]), rules(&[none.clone(), with], &own));
+    assert!(check_change(&rules(&[], &[]), &before, &after, &rules(&[none], &own)).is_err());
     let granted = |types| check(&rules(&[area("a", false, Level::Read)], types), &held).is_ok();
     assert!(!granted(&[]) && granted(&[by_type(&[], true)]));
 }

@@ -3,8 +3,9 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
+use http::HeaderMap;
 use mortise_resource::{Error, pb, types::gvk};
-use mortise_service::{Caller, Consistency, Source};
+use mortise_service::{AT_LEAST_HEADER, Caller, Consistency, Source};
 use tracing::{Instrument as _, Span};
 
 use crate::authenticate::Authenticated;
@@ -13,6 +14,11 @@ use crate::authenticate::Authenticated;
 pub(crate) fn caller(by: &Authenticated, strong: bool, source: Source) -> Caller {
     let consistency = if strong { Consistency::Consistent } else { Consistency::Eventual };
     Caller::new(by.authorizer.clone(), consistency).with_source(source).from(Some(by.origin.clone()))
+}
+
+/// The version that an answer must not be older than, as the client wrote it. A value that is not text is no version.
+pub(crate) fn at_least(headers: &HeaderMap) -> Option<&str> {
+    headers.get(AT_LEAST_HEADER).map(|value| value.to_str().unwrap_or("?"))
 }
 
 /// The span of a call about a resource. While disabled, as by default, it costs one load and reads no field.

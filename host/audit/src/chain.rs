@@ -53,11 +53,8 @@ pub(crate) struct Chain {
 
 /// Returns the digest of a line, in hexadecimal.
 pub(crate) fn digest(line: &[u8]) -> String {
-    Sha256::digest(line).iter().fold(String::new(), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let digits = Sha256::digest(line).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
 }
 
 impl Chain {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use mortise_durable_fs::{FsError, make_private_dir, sync};
+use mortise_durable_fs::{FsError, identity, make_private_dir, sync};
 
 use crate::chain::{self, Chain, Head};
 
@@ -146,8 +146,8 @@ impl RotatingFile {
     fn follow_name(&mut self) -> Result<(), FsError> {
         let path = self.current();
         let Some(open) = &self.open else { return Ok(()) };
-        let is_there = match fs::metadata(&path) {
-            Ok(found) => (found.dev(), found.ino()) == open.identity,
+        let is_there = match identity(&path) {
+            Ok(found) => found == open.identity,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(FsError::with_path(&path, "read metadata")(error)),
         };

@@ -19,7 +19,7 @@ use crate::{
 /// A watched type.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
-    pub(crate) of: pb::Type,
+    pub(crate) resource_type: pb::Type,
     pub(crate) mapper: Arc<Mapper>,
     pub(crate) indexes: Vec<Index>,
 }
@@ -52,13 +52,13 @@ pub enum DefinitionError {
     IndexTwice(String),
     /// A mapper uses a missing index.
     #[error(
-        "controller {controller:?} maps through index {index:?} of {of}, which it does not have; add the index to the managed or watched type"
+        "controller {controller:?} maps through index {index:?} of {resource_type}, which it does not have; add the index to the managed or watched type"
     )]
     NoIndex {
         /// The controller.
         controller: String,
         /// The type looked in.
-        of: String,
+        resource_type: String,
         /// The index.
         index: String,
     },
@@ -94,7 +94,7 @@ impl Definition {
     /// Watches another type; `mapper` turns its events into requests.
     #[must_use]
     pub fn watch(mut self, resource_type: pb::Type, mapper: Mapper, indexes: Vec<Index>) -> Self {
-        self.watched.push(Watched { of: resource_type, mapper: Arc::new(mapper), indexes });
+        self.watched.push(Watched { resource_type, mapper: Arc::new(mapper), indexes });
         self
     }
 
@@ -168,9 +168,9 @@ impl Definition {
     /// The first fault that is found.
     pub fn check(&self) -> Result<(), DefinitionError> {
         for (n, watched) in self.watched.iter().enumerate() {
-            let group_kind = GroupKind::from(&watched.of);
-            if self.watched.iter().take(n).any(|other| group_kind.matches(&other.of)) {
-                return Err(DefinitionError::WatchedTwice(types::gvk(&watched.of)));
+            let group_kind = GroupKind::from(&watched.resource_type);
+            if self.watched.iter().take(n).any(|other| group_kind.matches(&other.resource_type)) {
+                return Err(DefinitionError::WatchedTwice(types::gvk(&watched.resource_type)));
             }
         }
         for (resource_type, indexes) in self.types() {
@@ -197,12 +197,12 @@ impl Definition {
             return Ok(());
         }
         let (controller, index) = (self.name.to_string(), index.clone());
-        Err(DefinitionError::NoIndex { controller, of: types::gvk(resource_type), index })
+        Err(DefinitionError::NoIndex { controller, resource_type: types::gvk(resource_type), index })
     }
 
     /// Every type that is cached, with its indexes; the managed one first.
     pub(crate) fn types(&self) -> impl Iterator<Item = (&pb::Type, &[Index])> {
-        let watched = self.watched.iter().map(|watched| (&watched.of, watched.indexes.as_slice()));
+        let watched = self.watched.iter().map(|watched| (&watched.resource_type, watched.indexes.as_slice()));
         std::iter::once((&self.managed, self.indexes.as_slice())).chain(watched)
     }
 }
@@ -216,7 +216,7 @@ impl fmt::Debug for Definition {
 impl fmt::Display for Definition {
     /// Writes the definition in Consul's form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let watched: Vec<String> = self.watched.iter().map(|watched| types::gvk(&watched.of)).collect();
+        let watched: Vec<String> = self.watched.iter().map(|watched| types::gvk(&watched.resource_type)).collect();
         write!(
             f,
             "<Controller managed_type={}, watched_types=[{}], backoff=<base={}, max={}>, placement={}>",

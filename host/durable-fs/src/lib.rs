@@ -28,6 +28,7 @@ mod private;
 use std::{
     fs::{self, File},
     io::{self, Write},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -59,6 +60,29 @@ impl FsError {
 #[must_use]
 pub fn parent_dir(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns device and inode of the file behind a path; follows links. It asks for no times, unlike [`fs::metadata`]:
+/// after a look at the times of a file, Linux from 6.13 on gives the next write a finer time, and each such change of
+/// the inode goes through the file system's journal. A write with its sync then takes a quarter more of the processor.
+///
+/// # Errors
+/// Faults of the file system.
+pub fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::{
+            fs::{AtFlags, CWD, StatxFlags, makedev, statx},
+            io::Errno,
+        };
+        match statx(CWD, path, AtFlags::empty(), StatxFlags::INO) {
+            // Old kernels, and containers that filter system calls.
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+            Ok(found) => return Ok((makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)),
+        }
+    }
+    fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 /// Makes the content of a file durable, or the entries of a directory.
@@ -226,6 +250,21 @@ mod tests {
             fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn the_identity_of_a_path_is_that_of_its_metadata_and_a_missing_one_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "x").unwrap();
+        symlink(&file, &link).unwrap();
+        let found = fs::metadata(&file).unwrap();
+        for path in [&file, &link] {
+            assert_eq!(identity(path).unwrap(), (found.dev(), found.ino()));
+        }
+        assert_ne!(identity(dir.path()).unwrap().1, found.ino());
+        assert_eq!(identity(&dir.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(identity(&file.join("below")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
     }
 
     #[test]

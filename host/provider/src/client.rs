@@ -8,8 +8,8 @@ use std::{io, path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
-        CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse, PlanResponse,
-        call_function_response::Outcome,
+        CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse,
+        PlanDeleteResponse, PlanResponse, call_function_response::Outcome,
     },
     pb,
 };
@@ -51,6 +51,9 @@ pub trait ResourceClient: Send + Sync {
 
     /// Deletes a resource; succeeds if it does not exist.
     async fn delete(&self, id: pb::Id) -> Result<(), Status>;
+
+    /// Returns all effects of a deletion.
+    async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status>;
 
     /// Lists resources of a type.
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status>;

@@ -144,7 +144,7 @@ impl<'r> Candidate<'r> {
     ) -> Result<bool, Undecodable> {
         let root = match path.root {
             Root::Data => self.data()?,
-            Root::Resource | Root::Name => Some(self.whole()?),
+            Root::Resource | Root::Name | Root::Element => Some(self.whole()?),
         };
         Ok(walk::any(root.map_or(Slot::Absent, Slot::Value), &path.steps, is_sought))
     }

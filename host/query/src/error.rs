@@ -2,15 +2,6 @@
 
 use mortise_resource::{EncodingError, wire::WireError};
 
-/// gRPC code of the answer to a [`QueryError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// InvalidArgument.
-    Invalid,
-    /// Unimplemented.
-    Unimplemented,
-}
-
 /// The error of a rejected query. The text names the part of the request, the place, the fault and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
@@ -21,12 +12,6 @@ pub enum QueryError {
         at: usize,
         /// Subject, fault and remedy.
         fault: String,
-    },
-    /// A filter uses `LIKE`. Characters count from 1.
-    #[error("filter, at character {at}: LIKE is not implemented; compare with =, IN or CONTAINS")]
-    Like {
-        /// Character of the text.
-        at: usize,
     },
     /// A filter is too large.
     #[error("filter: {0}")]
@@ -60,15 +45,6 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    /// The gRPC code of the answer.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Like { .. } => Kind::Unimplemented,
-            _ => Kind::Invalid,
-        }
-    }
-
     pub(crate) fn path(path: &str, fault: impl Into<String>) -> Self {
         Self::Path { path: shown(path), fault: fault.into() }
     }

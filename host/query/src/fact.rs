@@ -1,7 +1,7 @@
 //! Facts: requirements of a query that every match meets, for a look-up in an index. A fact may fit more resources than
 //! the query, never fewer.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 /// The part of a resource that a [`Fact`] is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +32,43 @@ pub struct Fact {
     pub subject: Subject,
     /// Allowed values. Empty for [`Subject::LabelPresence`]; for others, nothing matches if it is empty.
     pub values: BTreeSet<String>,
+}
+
+/// Requirement on a single value in `data`: its key in an index ([`IndexPath`](crate::IndexPath)) is in this range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldRange {
+    /// The path in snake_case.
+    pub path: String,
+    /// Smallest key of a present value.
+    pub low: Bound<String>,
+    /// Largest key of a present value.
+    pub high: Bound<String>,
+    /// Whether absent values are in the range, too.
+    pub with_absent: bool,
+}
+
+impl FieldRange {
+    /// Restricts the range to another one of the same path.
+    pub(crate) fn intersect(&mut self, other: Self) {
+        let key = |bound: &Bound<String>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        let is_excluded = |bound: &Bound<String>| matches!(bound, Bound::Excluded(_));
+        let (old, new) = (key(&self.low), key(&other.low));
+        if new > old || (new == old && is_excluded(&other.low)) {
+            self.low = other.low;
+        }
+        let is_lower = match (key(&self.high), key(&other.high)) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(old), Some(new)) => new < old || (new == old && is_excluded(&other.high)),
+        };
+        if is_lower {
+            self.high = other.high;
+        }
+        self.with_absent &= other.with_absent;
+    }
 }
 
 impl Fact {

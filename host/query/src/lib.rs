@@ -52,12 +52,12 @@ mod value_type;
 mod walk;
 
 pub use candidate::{Candidate, RecentlyDecoded};
-pub use error::{Kind, QueryError, Undecodable};
-pub use fact::{Fact, Subject};
+pub use error::{QueryError, Undecodable};
+pub use fact::{Fact, FieldRange, Subject};
 pub use filter::Filter;
 pub use index_path::IndexPath;
 pub use mask::{Mask, changed_paths};
-pub use order::{OrderBy, SortKey};
+pub use order::{LeadingKey, OrderBy, SortKey};
 pub use page::{Binding, Direction, PageToken, page_size};
 pub use path::Path;
 pub use resume::ResumeToken;

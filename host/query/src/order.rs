@@ -10,10 +10,12 @@
 
 use std::cmp::Ordering;
 
+use mortise_resource::split_paths;
 use prost::Message as _;
 
 use crate::{
-    Candidate, Path, QueryError, Schema, Undecodable, error::shown, limits, path::Root, scalar::Scalar, walk::Slot,
+    Candidate, Path, QueryError, Schema, Undecodable, error::shown, index_path::key, limits, path::Root,
+    scalar::Scalar, walk::Slot,
 };
 
 /// The keys that resources are sorted by.
@@ -26,6 +28,17 @@ pub struct OrderBy {
 struct Key {
     path: Path,
     is_descending: bool,
+}
+
+/// The first key of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeadingKey {
+    /// The path in snake_case.
+    pub path: String,
+    /// Whether large values come first.
+    pub is_descending: bool,
+    /// Whether only the name follows, in the same direction.
+    pub is_alone: bool,
 }
 
 /// A resource's position in an order. Positions of one [`OrderBy`] are comparable.
@@ -51,7 +64,7 @@ impl OrderBy {
             return Err(QueryError::Order(fault));
         }
         let mut keys = Vec::new();
-        for item in text.split(',').filter(|_| !text.trim().is_empty()) {
+        for item in split_paths(text).filter(|_| !text.trim().is_empty()) {
             if keys.len() == limits::ORDER_KEYS {
                 return Err(QueryError::Order(format!("it has more than {} keys; name fewer", limits::ORDER_KEYS)));
             }
@@ -74,6 +87,17 @@ impl OrderBy {
     #[must_use]
     pub fn is_by_name(&self) -> bool {
         matches!(self.keys.as_slice(), [key, ..] if key.path.root == Root::Name && !key.is_descending)
+    }
+
+    /// The path of the first key if it leads into `data`, whether it descends, and whether only the name in the same
+    /// direction follows: an index of the path then has the order itself, as far as its keys are whole.
+    #[must_use]
+    pub fn leading(&self) -> Option<LeadingKey> {
+        let [first, rest @ ..] = self.keys.as_slice() else { return None };
+        let is_name = |key: &Key| key.path.root == Root::Name && key.is_descending == first.is_descending;
+        let is_alone = matches!(rest, [only] if is_name(only));
+        let path = (first.path.root == Root::Data).then(|| first.path.to_string())?;
+        Some(LeadingKey { path, is_descending: first.is_descending, is_alone })
     }
 
     /// The position of a resource.
@@ -140,13 +164,18 @@ impl OrderBy {
 impl Key {
     fn parse(item: &str, schema: &Schema) -> Result<Self, QueryError> {
         let fault = |fault: &str| QueryError::Order(format!("{:?} {fault}", shown(item.trim())));
-        let mut words = item.split_whitespace();
-        let (path, direction) = match (words.next(), words.next(), words.next()) {
-            (Some(path), direction, None) => (path, direction),
-            (None, ..) => {
-                return Err(QueryError::Order("a key is empty; write keys such as path or path desc".to_owned()));
-            }
-            _ => return Err(fault("has more than two words; write a path, then asc or desc")),
+        if item.trim().is_empty() {
+            return Err(QueryError::Order("a key is empty; write keys such as path or path desc".to_owned()));
+        }
+        // A quoted key may hold blanks; behind its quote begin the words.
+        let quoted = item.rfind(['"', ']']).map_or(0, |end| end + 1);
+        let (head, tail) = item.split_at_checked(quoted).unwrap_or(("", item));
+        let mut words = tail.split_whitespace();
+        let rest =
+            if tail.starts_with(char::is_whitespace) && quoted > 0 { "" } else { words.next().unwrap_or_default() };
+        let path = format!("{}{rest}", head.trim_start());
+        let (direction, None) = (words.next(), words.next()) else {
+            return Err(fault("has more than two words; write a path, then asc or desc"));
         };
         let is_descending = match direction {
             None => false,
@@ -154,7 +183,7 @@ impl Key {
             Some(word) if word.eq_ignore_ascii_case("desc") => true,
             Some(_) => return Err(fault("has an unknown direction; use asc or desc")),
         };
-        let path = Path::parse(path, schema)?;
+        let path = Path::parse(&path, schema)?;
         if path.is_through_list() || path.shape.scalar().is_none() {
             return Err(fault("is or lies in a list, a map or a message, which have no order; name a single value"));
         }
@@ -163,6 +192,19 @@ impl Key {
 }
 
 impl SortKey {
+    /// Partition, namespace and name of the resource if they follow the first value.
+    #[must_use]
+    pub fn place_behind(&self) -> Option<[&str; 3]> {
+        let [_, partition, namespace, name, ..] = self.parts.as_slice() else { return None };
+        Some([partition.text()?, namespace.text()?, name.text()?])
+    }
+
+    /// The first value as an index has it ([`IndexPath`](crate::IndexPath)); `None` for floats.
+    #[must_use]
+    pub fn index_key(&self) -> Option<String> {
+        key(self.parts.first()?.value.as_ref())
+    }
+
     /// Partition, namespace and name of the resource if the order [is by name](OrderBy::is_by_name); `None` if the key
     /// does not begin with three texts.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Paths into resources, resolved against the descriptors.
 //!
 //! A path is written as a [`FieldPath`]. A segment names a field as snake_case, lowerCamelCase or kebab-case, or is a key
-//! of a map: `labels.env`, `labels.a\.b` or `labels["a.b"]`. A path passes through a list of messages into each of them. Timestamps,
+//! of a map: `labels.env`, `labels.a\.b`, `labels."a.b"` or `labels["a.b"]`. A path passes through a list of messages into each of them. Timestamps,
 //! durations and wrappers are leaves. `Struct`, `Value`, `Any` and other messages are plain messages.
 
 use std::fmt;
@@ -25,6 +25,8 @@ pub(crate) enum Root {
     Data,
     /// The virtual field `name`.
     Name,
+    /// A message of a list.
+    Element,
 }
 
 /// Step of a path.
@@ -77,6 +79,15 @@ impl Path {
         }
     }
 
+    /// Resolves a path that begins at a message of a list.
+    pub(crate) fn parse_in(text: &str, message: &MessageDescriptor) -> Result<Self, QueryError> {
+        let resolve = || match split(text)?.as_slice() {
+            [] => Err(Unresolved::from("it is empty; name a field".to_owned())),
+            segments => Self::walk(Root::Element, message.clone(), segments),
+        };
+        resolve().map_err(|unresolved| QueryError::path(text, unresolved.fault))
+    }
+
     fn resolve(text: &str, schema: &Schema) -> Result<Self, Unresolved> {
         let fault = |fault: &str| Err(Unresolved::from(fault.to_owned()));
         let segments = split(text)?;
@@ -94,6 +105,10 @@ impl Path {
             },
             _ => (Root::Resource, Schema::resource().clone(), segments.as_slice()),
         };
+        Self::walk(root, message, segments)
+    }
+
+    fn walk(root: Root, message: MessageDescriptor, segments: &[String]) -> Result<Self, Unresolved> {
         let mut path = Self { root, steps: Vec::new(), shape: Shape::One(ValueType::Message(message)), zero: None };
         for segment in segments {
             path.step(segment)?;
@@ -142,14 +157,14 @@ impl fmt::Display for Path {
         let root = match self.root {
             Root::Name => Some("name"),
             Root::Data => Some("data"),
-            Root::Resource => None,
+            Root::Resource | Root::Element => None,
         };
         let mut text = root.unwrap_or_default().to_owned();
         for step in &self.steps {
             let segment = match step {
                 Step::Field(field) => field.name().to_owned(),
                 Step::Key(key) => match key_text(key) {
-                    key if key.is_empty() || key.contains('[') => format!("[{key:?}]"),
+                    key if key.is_empty() || key.contains(['[', '"', '\\']) => format!("[{key:?}]"),
                     key => key.replace('.', "\\."),
                 },
             };

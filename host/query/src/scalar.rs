@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prost_reflect::{DynamicMessage, ReflectMessage as _, Value};
 
-use crate::value_type::is_wrapper;
+use crate::value_type::{ValueType, is_wrapper};
 
 /// A single value. Integers of every width, and numbers of enums, are `Int`.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,6 +97,39 @@ impl Scalar {
             Self::Bytes(_) => 4,
             Self::Time { .. } => 5,
         }
+    }
+
+    /// A text that sorts bytewise as the value does among values of its type; `None` for floats.
+    pub(crate) fn ordered_text(&self) -> Option<String> {
+        /// Larger than the magnitude of any integer of protobuf.
+        const BIAS: i128 = 1 << 64;
+        Some(match self {
+            Self::Bool(value) => u8::from(*value).to_string(),
+            Self::Int(number) => format!("{:017x}", number.saturating_add(BIAS)),
+            Self::Text(text) => text.clone(),
+            Self::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Self::Time { seconds, nanos } => {
+                format!("{:017x}{:017x}", i128::from(*seconds) + BIAS, i128::from(*nanos) + BIAS)
+            }
+            Self::Float(_) => return None,
+        })
+    }
+
+    /// The value of a type that [`Scalar::index_text`] has this text for.
+    pub(crate) fn of_index_text(value_type: &ValueType, text: &str) -> Option<Self> {
+        Some(match value_type {
+            ValueType::Bool => Self::Bool(text == "true"),
+            ValueType::Int { .. } | ValueType::Enum(_) => Self::Int(text.parse().ok()?),
+            ValueType::Text => Self::Text(text.to_owned()),
+            ValueType::Bytes => Self::Bytes(STANDARD.decode(text).ok()?),
+            ValueType::Timestamp | ValueType::Duration => {
+                let (seconds, nanos) = text.split_once('.')?;
+                // Nanoseconds of a negative duration are negative.
+                Self::Time { seconds: seconds.parse().ok()?, nanos: nanos.parse().ok()? }
+            }
+            ValueType::Wrapper(inner) => Self::of_index_text(inner, text)?,
+            ValueType::Float { .. } | ValueType::Message(_) => return None,
+        })
     }
 
     /// The value as an index holds it; `None` for zero values, which do not show whether a field is present, and for

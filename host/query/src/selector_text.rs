@@ -52,7 +52,7 @@ fn requirement(input: &mut &str) -> ModalResult<LabelSelectorRequirement> {
         operator: operator.to_owned(),
         values: values.into_iter().map(str::to_owned).collect(),
     };
-    let absent = preceded(('!', multispace0), word).map(|key| make(key, "DoesNotExist", Vec::new()));
+    let absent = preceded(('!', multispace0), key).map(|key| make(key, "DoesNotExist", Vec::new()));
     let value = || preceded(multispace0, opt(word)).map(|value| vec![value.unwrap_or_default()]);
     let list = || {
         let element = delimited(multispace0, opt(word), multispace0).map(Option::unwrap_or_default);
@@ -64,11 +64,16 @@ fn requirement(input: &mut &str) -> ModalResult<LabelSelectorRequirement> {
         preceded((multispace1, "notin"), list()).map(|values| ("NotIn", values)),
         preceded((multispace1, "in"), list()).map(|values| ("In", values)),
     ));
-    let present = (word, opt(condition)).map(|(key, condition)| {
+    let present = (key, opt(condition)).map(|(key, condition)| {
         let (operator, values) = condition.unwrap_or(("Exists", Vec::new()));
         make(key, operator, values)
     });
     delimited(multispace0, alt((absent, present)), multispace0).parse_next(input)
+}
+
+/// A key. Other than a value it has no `<` and `>`, which would be taken for a comparison.
+fn key<'t>(input: &mut &'t str) -> ModalResult<&'t str> {
+    take_till(1.., |letter: char| letter.is_whitespace() || ",=!()<>".contains(letter)).parse_next(input)
 }
 
 /// A key or a value: it has no blanks and none of `,=!()`.
@@ -113,8 +118,20 @@ mod tests {
 
     #[test]
     fn what_is_no_selector_is_refused_with_the_place() {
-        let cases =
-            [("=x", 1), ("a=b,", 4), ("a in b", 3), ("a in (b", 3), ("a b", 3), ("a==b=c", 5), ("!", 1), ("a!b", 2)];
+        let cases = [
+            ("env>1", 4),
+            ("a,env<1", 6),
+            ("!env>1", 5),
+            ("env >1", 5),
+            ("=x", 1),
+            ("a=b,", 4),
+            ("a in b", 3),
+            ("a in (b", 3),
+            ("a b", 3),
+            ("a==b=c", 5),
+            ("!", 1),
+            ("a!b", 2),
+        ];
         for (text, column) in cases {
             let error = label_selector(text).unwrap_err().to_string();
             assert!(error.contains(&format!("is not a selector from character {column} on")), "{text}: {error}");

@@ -31,7 +31,7 @@ pub mod wire;
 pub use encoded::{EncodedResource, EncodingError};
 pub use error::{Code, Error, SERVER_STOPPING};
 pub use id_ref::IdRef;
-pub use path::{FieldFault, FieldPath, PathError, PathStep};
+pub use path::{FieldFault, FieldPath, PathError, PathStep, split_paths};
 pub use scope::Scope;
 
 /// Generated messages, one module per protobuf package.

@@ -1,4 +1,4 @@
-//! Paths into messages: `data.group_members["drums"]`, `data.tracks[3]`.
+//! Paths into messages: `data.group_members["drums"]`, `data.group_members."lead guitar"`, `data.tracks[3]`.
 
 use std::{
     fmt::{self, Write as _},
@@ -64,13 +64,30 @@ pub enum PathError {
     /// Brackets hold neither a position nor a key in quotes, or are not closed.
     #[error("brackets hold a position or a key in quotes; write a[3] or a[\"key\"]")]
     Brackets,
+    /// A key in quotes is not closed, has an unknown escape, or is followed by more than a step.
+    #[error("a key in quotes ends with a quote, and then the path or the segment ends; write a.\"key\".b")]
+    Quotes,
+}
+
+/// Splits a text at its commas, except for those in quotes: paths of a list may hold keys with commas.
+pub fn split_paths(text: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    text.split(move |letter: char| {
+        match letter {
+            '"' if !is_escaped => is_quoted = !is_quoted,
+            ',' if !is_quoted => return true,
+            _ => {}
+        }
+        is_escaped = is_quoted && letter == '\\' && !is_escaped;
+        false
+    })
 }
 
 impl FromStr for FieldPath {
     type Err = PathError;
 
-    /// Reads a path: names joined by dots, `\.` for a dot in a name, `[3]` and `["key"]`. The empty text is the message
-    /// itself.
+    /// Reads a path: names joined by dots, `\.` for a dot in a name, `[3]`, and `["key"]` or `."key"`. The empty text is
+    /// the message itself.
     fn from_str(text: &str) -> Result<Self, PathError> {
         match parse(text) {
             (steps, None) => Ok(Self(steps)),
@@ -157,6 +174,13 @@ fn parse(path: &str) -> (Vec<PathStep>, Option<PathError>) {
                     fault = Some(PathError::Brackets);
                 }
             }
+            '"' if is_open && !steps.is_empty() => {
+                letters.next();
+                let key =
+                    quoted(&mut letters).filter(|_| letters.peek().is_none_or(|letter| matches!(letter, '.' | '[')));
+                let Some(key) = key else { return (steps, Some(PathError::Quotes)) };
+                steps.push(PathStep::Key(key));
+            }
             _ => {
                 let mut name = String::new();
                 while let Some(letter) = letters.next_if(|letter| !matches!(letter, '.' | '[')) {
@@ -181,10 +205,17 @@ fn bracket(letters: &mut Peekable<Chars<'_>>) -> Option<PathStep> {
         letters.next_if_eq(&']')?;
         return digits.parse().ok().map(PathStep::Index);
     }
+    let key = quoted(letters)?;
+    letters.next_if_eq(&']')?;
+    Some(PathStep::Key(key))
+}
+
+/// Reads a key with Rust's escapes, and the quote that closes it.
+fn quoted(letters: &mut Peekable<Chars<'_>>) -> Option<String> {
     let mut key = String::new();
     loop {
         match letters.next()? {
-            '"' => break,
+            '"' => return Some(key),
             '\\' => key.push(match letters.next()? {
                 'n' => '\n',
                 'r' => '\r',
@@ -204,8 +235,6 @@ fn bracket(letters: &mut Peekable<Chars<'_>>) -> Option<PathStep> {
             other => key.push(other),
         }
     }
-    letters.next_if_eq(&']')?;
-    Some(PathStep::Key(key))
 }
 
 #[cfg(test)]
@@ -237,6 +266,28 @@ mod tests {
     }
 
     #[test]
+    fn quotes_hold_any_key_and_mean_what_brackets_mean() {
+        for key in ["0a", "a b", "ключ", "", "-5", "a,b", "a.b[0]", "\"\\\n", "a\u{7f}"] {
+            let path = FieldPath::field("a").with(PathStep::Key(key.into())).with(PathStep::Field("b".into()));
+            assert_eq!(format!("a.{key:?}.b").parse(), Ok(path.clone()), "{key}");
+            assert_eq!(format!("a[{key:?}].b").parse(), Ok(path), "{key}");
+        }
+        // A quote within a name, or at the beginning, is a letter.
+        assert_eq!("\"a\"".parse(), Ok(FieldPath::field("\"a\"")));
+        assert_eq!("a\"b".parse(), Ok(FieldPath::field("a\"b")));
+    }
+
+    #[test]
+    fn commas_in_quotes_do_not_split_a_list_of_paths() {
+        let split = |text| split_paths(text).collect::<Vec<_>>();
+        assert_eq!(split(r#"a.b,c."d,e",f["g,\",h"]"#), ["a.b", r#"c."d,e""#, r#"f["g,\",h"]"#]);
+        assert_eq!(split(r#"a."\\",b"#), [r#"a."\\""#, "b"]);
+        assert_eq!(split(""), [""]);
+        assert_eq!(split(",a"), ["", "a"]);
+        assert_eq!(split(r#"a."b,c"#), [r#"a."b,c"#]);
+    }
+
+    #[test]
     fn nonsense_ends_a_path() {
         for text in ["a[", "a[x]", "a[\"b", "a[\"\\u{110000}\"]", "a[99999999999]"] {
             assert_eq!(FieldPath::parse(text), FieldPath::field("a"), "{text}");
@@ -246,6 +297,9 @@ mod tests {
             assert_eq!(text.parse::<FieldPath>(), Err(PathError::EmptySegment), "{text}");
         }
         assert_eq!("a[3]b".parse::<FieldPath>(), Err(PathError::Brackets));
+        for text in ["a.\"b", "a.\"b\"c", "a.\"b\"\"c\"", "a.\"\\u{110000}\""] {
+            assert_eq!(text.parse::<FieldPath>(), Err(PathError::Quotes), "{text}");
+        }
         let path = FieldPath::field("a.b").with(PathStep::Key(String::new())).with(PathStep::Index(0));
         assert_eq!(r#"a\.b[""][0]"#.parse::<FieldPath>(), Ok(path));
         assert_eq!("".parse::<FieldPath>(), Ok(FieldPath::default()));

@@ -61,6 +61,15 @@ pub fn strip_server_part(resource: &mut pb::Resource) {
     }
 }
 
+/// Sets the version of a request by `meta.resource_version` if the request leaves it out.
+pub fn take_version(resource: &mut pb::Resource) {
+    if resource.version.is_empty()
+        && let Some(meta) = &resource.meta
+    {
+        resource.version.clone_from(&meta.resource_version);
+    }
+}
+
 /// Checks the client's part.
 ///
 /// # Errors
@@ -111,6 +120,7 @@ fn check_owners(meta: &Meta) -> Result<(), FieldFault> {
             ("kind", &owner.kind, true),
             ("version", &owner.version, false),
             ("region", &owner.region, false),
+            ("uid", &owner.uid, false),
         ] {
             check_text(|| path_of(field), text, needed)?;
         }

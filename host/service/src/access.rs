@@ -22,6 +22,7 @@ use crate::{
     },
     lists::TypeWatch,
     registry::ResourceType,
+    rules::builtin_types::is_access,
 };
 
 /// The type that a change is about.
@@ -127,7 +128,7 @@ impl AccessUpdates {
 
     /// Waits until a stored change of a token or policy is in effect. Returns at once for other types.
     pub(crate) async fn settle(&self, kind: &ResourceType) -> Result<(), Error> {
-        if self.core.access().is_none() || (kind.gvk != types::token() && kind.gvk != types::policy()) {
+        if self.core.access().is_none() || !is_access(kind) {
             return Ok(());
         }
         let (barrier, passed) = oneshot::channel();

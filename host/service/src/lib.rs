@@ -36,7 +36,7 @@ mod rules;
 mod service;
 
 pub use access_upkeep::USE_KEY;
-pub use call::{Call, Caller, CallerCounts, OpenCount, Origin, Reader, Remote, Source, Surface};
+pub use call::{AT_LEAST_HEADER, Call, Caller, CallerCounts, OpenCount, Origin, Reader, Remote, Source, Surface};
 pub use change::UpgradeReport;
 pub use core::{Options, Placement, Rates};
 pub use deletion::RemovalError;

@@ -18,6 +18,7 @@
 //! - **Published only.** Reads, lists and watches see only committed, durable state.
 //! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
 //! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
+//!   The events of one batch become ready together, and those of other batches come before or after all of them.
 //!   A resource that changes its GroupVersion is an event for the readers of both.
 //! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
 //! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long the
@@ -340,6 +341,10 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::TooManySnapshots`]; [`StoreError::Poisoned`]; faults of the store itself.
     async fn snapshot(&self) -> Result<Box<dyn Snapshot>, StoreError>;
+
+    /// Returns the newest version that reads show, as a number; 0 before the first write. Every version in an answer is
+    /// at most this one, and each later write gets a larger one.
+    fn newest_version(&self) -> u64;
 
     /// Reports the faults of the store, now and after each change.
     fn health(&self) -> watch::Receiver<Health>;

@@ -33,6 +33,9 @@ pub enum PriorState {
 pub struct ChangeEvent {
     /// Sequence of the commit.
     pub sequence: u64,
+    /// Whether changes of the same batch may follow: [`ChangeWatch::ready`] returns those that do, at once. Always
+    /// false before the watch has [caught up](ChangeStep::CaughtUp).
+    pub more: bool,
     /// State before the change.
     pub before: PriorState,
     /// State after the change; `None` for a deletion.

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use mortise_resource::{data::UpdateRequest, goten::Meta, manifest::Probes, pb};
+use mortise_resource::{
+    data::UpdateRequest,
+    goten::{Lifecycle, Meta},
+    manifest::Probes,
+    pb,
+};
 use prost::Message;
 
 #[cfg(target_arch = "wasm32")]
@@ -89,7 +94,19 @@ impl<'a> Context<'a> {
         let labels = value.map(|value| (key.to_owned(), value.to_owned())).into_iter().collect();
         let meta = Some(Box::new(Meta { labels, ..Meta::default() }));
         let resource = pb::Resource { id: Some(id.clone()), meta, ..pb::Resource::default() };
-        self.updated(resource, vec![format!("meta.labels.{}", key.replace('.', "\\."))]).map(drop)
+        self.updated(resource, vec![format!("meta.labels[{key:?}]")]).map(drop)
+    }
+
+    /// Protects a resource of the plugin's own types from deletion, or ends the protection
+    /// (`meta.lifecycle.block_deletion`). If the id has a uid, only that incarnation is changed.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn block_deletion(&self, id: &pb::Id, block: bool) -> Result<(), Failure> {
+        let lifecycle = Lifecycle { block_deletion: block, ..Lifecycle::default() };
+        let meta = Some(Box::new(Meta { lifecycle: Some(lifecycle), ..Meta::default() }));
+        let resource = pb::Resource { id: Some(id.clone()), meta, ..pb::Resource::default() };
+        self.updated(resource, vec!["meta.lifecycle.block_deletion".to_owned()]).map(drop)
     }
 
     /// Changes fields; answers the stored resource, encoded.

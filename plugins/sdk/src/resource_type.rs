@@ -76,6 +76,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
             moved_from: None,
             query: None,
             regions: None,
+            owners_anywhere: false,
         };
         Self {
             spec,
@@ -300,6 +301,13 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
     #[must_use]
     pub const fn region_syncing(mut self, syncing: manifest::RegionSyncing) -> Self {
         self.spec.regions = Some((RegionSpec { syncing, ..self.spec.regions() }, describe_regions));
+        self
+    }
+
+    /// Lets entries of `meta.owner_references` name owners in other namespaces and partitions.
+    #[must_use]
+    pub const fn owners_anywhere(mut self) -> Self {
+        self.spec.owners_anywhere = true;
         self
     }
 

@@ -40,6 +40,7 @@ pub struct Spec {
     pub(crate) moved_from: Option<(&'static [TypeName], EncodeTypeNames)>,
     pub(crate) query: Option<(Query, DescribeQuery)>,
     pub(crate) regions: Option<(RegionSpec, DescribeRegions)>,
+    pub(crate) owners_anywhere: bool,
 }
 
 /// Region options of a type.
@@ -111,6 +112,8 @@ pub(crate) struct TypeEntry {
     query: Option<Vec<u8>>,
     #[prost(bytes = "vec", optional, tag = "1010")]
     regions: Option<Vec<u8>>,
+    #[prost(bool, tag = "1011")]
+    owners_anywhere: bool,
 }
 
 impl Permissions {
@@ -167,6 +170,7 @@ impl Spec {
             moved_from: self.moved_from.map_or_else(Vec::new, |(types, encode)| encode(types)),
             query: self.query.map(|(query, describe)| describe(query)),
             regions: self.regions.map(|(regions, describe)| describe(regions)),
+            owners_anywhere: self.owners_anywhere,
         }
     }
 

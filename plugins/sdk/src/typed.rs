@@ -17,6 +17,8 @@ pub struct Typed<M> {
     /// Metadata: free key/value pairs.
     pub metadata: BTreeMap<String, String>,
     id: pb::Id,
+    /// Protection from deletion that the hook sets or ends.
+    block: Option<bool>,
     /// The resource without id and metadata. Its data stays as it was sent, for fields that `M` does not know.
     rest: Envelope,
 }
@@ -26,7 +28,7 @@ impl<M: Message + Name + Default> Typed<M> {
     pub fn new(id: pb::Id, data: M) -> Self {
         let any = Any { type_url: type_url(M::full_name), value: data.encode_to_vec() };
         let rest = Envelope { data: Some(any), ..Envelope::default() };
-        Self { data, metadata: BTreeMap::new(), id, rest }
+        Self { data, metadata: BTreeMap::new(), id, block: None, rest }
     }
 
     /// Decodes the data. Without data: the default message if `optional`, else an error.
@@ -40,7 +42,7 @@ impl<M: Message + Name + Default> Typed<M> {
         };
         let metadata = std::mem::take(&mut resource.metadata);
         let id = resource.id.take().unwrap_or_default();
-        Ok(Self { data, metadata, id, rest: resource })
+        Ok(Self { data, metadata, id, block: None, rest: resource })
     }
 
     /// Decodes a resource from the host, for a reconciler. Without data: the default message.
@@ -89,7 +91,7 @@ impl<M: Message + Name + Default> Typed<M> {
     }
 
     /// Applies `change`; answers the changed resource, or `None` if nothing changed. `input` is the encoding of this
-    /// resource: everything but data and metadata is copied from it, byte by byte.
+    /// resource: everything but data, metadata and the protection from deletion is copied from it, byte by byte.
     pub(crate) fn changed(
         &mut self,
         input: &[u8],
@@ -97,7 +99,7 @@ impl<M: Message + Name + Default> Typed<M> {
     ) -> Result<Option<Vec<u8>>, Diagnostics> {
         let (id, rest, metadata) = (self.id.clone(), self.rest.clone(), self.metadata.clone());
         change(self)?;
-        // The hook may have replaced the whole resource; only data and metadata count.
+        // The hook may have replaced the whole resource; only data, metadata and the protection count.
         (self.id, self.rest) = (id, rest);
         self.difference(&metadata, input)
     }
@@ -113,7 +115,13 @@ impl<M: Message + Name + Default> Typed<M> {
     fn difference(&self, metadata: &BTreeMap<String, String>, input: &[u8]) -> Result<Option<Vec<u8>>, Diagnostics> {
         let data = self.data_after()?;
         let new_metadata = (self.metadata != *metadata).then(|| self.metadata.clone());
-        splice(input, data, new_metadata, M::full_name)
+        let meta = self.block.and_then(|block| {
+            let mut meta = self.meta();
+            let lifecycle = meta.lifecycle.get_or_insert_default();
+            let is_new = std::mem::replace(&mut lifecycle.block_deletion, block) != block;
+            is_new.then(|| meta.encode_to_vec())
+        });
+        splice(input, data, new_metadata, meta, M::full_name)
     }
 
     /// The new data, if it differs from the data that was sent.
@@ -141,6 +149,7 @@ fn splice(
     input: &[u8],
     data: Option<NewData>,
     metadata: Option<BTreeMap<String, String>>,
+    meta: Option<Vec<u8>>,
     name: fn() -> String,
 ) -> Result<Option<Vec<u8>>, Diagnostics> {
     let mut replaced = Vec::new();
@@ -155,6 +164,10 @@ fn splice(
     if let Some(metadata) = metadata {
         replaced.push(ChangedFields::METADATA);
         added.metadata = metadata;
+    }
+    if meta.is_some() {
+        replaced.push(ChangedFields::META);
+        added.meta = meta;
     }
     if replaced.is_empty() {
         return Ok(None);
@@ -199,6 +212,12 @@ impl<M> Typed<M> {
         self
     }
 
+    /// Protects the resource from deletion, or ends the protection (`meta.lifecycle.block_deletion`). For `mutate` alone;
+    /// a reconciler has [`Context::block_deletion`](crate::Context::block_deletion).
+    pub fn block_deletion(&mut self, block: bool) {
+        self.block = Some(block);
+    }
+
     /// Whether the resource is marked for deletion, and waits for finalizers.
     pub fn is_marked(&self) -> bool {
         crate::meta::is_marked(&self.metadata)
@@ -230,18 +249,21 @@ impl<M> Typed<M> {
     }
 }
 
-/// The two fields of a resource that `mutate` may change, with their numbers.
+/// The fields of a resource that `mutate` may change, with their numbers.
 #[derive(Clone, PartialEq, Message)]
 struct ChangedFields {
     #[prost(btree_map = "string, string", tag = "5")]
     metadata: BTreeMap<String, String>,
     #[prost(message, optional, tag = "7")]
     data: Option<Any>,
+    #[prost(bytes = "vec", optional, tag = "1001")]
+    meta: Option<Vec<u8>>,
 }
 
 impl ChangedFields {
     const METADATA: u32 = 5;
     const DATA: u32 = 7;
+    const META: u32 = 1001;
 }
 
 pub(crate) fn type_url(name: fn() -> String) -> String {

@@ -3,6 +3,8 @@
 //!
 //! - `Thing`: an empty text becomes `untitled`, the text `forbidden` is refused, `odd` is warned of. A controller `changes` writes `seen
 //!   <text>` into the inner text, and keeps a count of its reconciles, decimal, in private bytes.
+//! - The texts `block` and `free` protect a thing from deletion and end the protection, in `mutate`; a thing whose
+//!   items are `block` or `free` has that done by its controller.
 //! - A plan predicts the inner text, demands a replacement when `number` changes, and warns `kept <bytes>` of the
 //!   private bytes that it received. The name `boom-plan` panics.
 //! - An `OldThing` becomes a `Thing` with `moved` after its items; its private bytes are kept, and become `moved` if
@@ -71,7 +73,19 @@ fn mutate(thing: &mut Typed<Thing>) -> Result<(), Diagnostics> {
     if thing.data.text.is_empty() {
         "untitled".clone_into(&mut thing.data.text);
     }
+    if let Some(block) = block(&thing.data.text) {
+        thing.block_deletion(block);
+    }
     Ok(())
+}
+
+/// The protection from deletion that a word asks for.
+fn block(word: &str) -> Option<bool> {
+    match word {
+        "block" => Some(true),
+        "free" => Some(false),
+        _ => None,
+    }
 }
 
 fn validate(thing: &Typed<Thing>, _: Option<&Typed<Thing>>, diagnostics: &mut Diagnostics) {
@@ -142,6 +156,11 @@ impl Reconciler for Changes {
         // A moved or imported resource counts from its private bytes.
         let count = kept.get()?.and_then(|bytes| String::from_utf8(bytes).ok()?.parse::<u64>().ok()).unwrap_or(0);
         kept.set(count.saturating_add(1).to_string().as_bytes())?;
+        if let [item] = thing.data.items.as_slice()
+            && let Some(block) = block(item)
+        {
+            ctx.block_deletion(thing.id(), block)?;
+        }
         let seen = seen(&thing.data);
         if thing.data.inner != seen {
             thing.data.inner = seen;

@@ -134,7 +134,7 @@ async fn later_ones_are_worked_off_while_it_is_marked() {
     let planned = plan(&server, "root").await;
     assert_eq!(steps(&planned)[0].0, Action::Mark);
     let later = |action| planned.steps.iter().filter(|step| step.action() == action).count();
-    assert_eq!((later(Action::UnsetLater), later(Action::DeleteLater), planned.is_cut), (20, 21, false));
+    assert_eq!((later(Action::UnsetLater), later(Action::DeleteLater), planned.is_cut), (20, 22, false));
     let mut watch = server.watch(gvk(NODE), None, "root").await.unwrap();
     watch.snapshot().await;
     delete(&server, "root").await.unwrap();

@@ -224,7 +224,7 @@ async fn foreign_tokens_reset_and_invalid_ones_are_refused() {
         assert!(code == Code::InvalidArgument && text.contains(part), "{code:?} {text}, not {part}");
     }
     let (code, _) = refusal(watches(&server).await.watch_resources(stateless("name LIKE \"x\"")).await.map(drop));
-    assert_eq!(code, Code::Unimplemented);
+    assert_eq!(code, Code::InvalidArgument);
 }
 
 #[tokio::test]

@@ -41,7 +41,8 @@ pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Result<Cal
     let strong = headers.get(CONSISTENCY_HEADER).is_some_and(|value| value == "consistent");
     let connection = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
     let reader = extensions.get::<Arc<Reader>>().cloned();
-    Ok(call::caller(by, strong, Source::from_key(connection)).with_reader(reader))
+    let caller = call::caller(by, strong, Source::from_key(connection)).with_reader(reader);
+    Ok(caller.not_older_than(call::at_least(headers)))
 }
 
 pub(super) fn caller_of<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::http::{Uri, request::Parts};
 use mortise_query::label_selector;
-use mortise_resource::{Error, data::SearchRequest, goten::View, pb};
+use mortise_resource::{Error, data::SearchRequest, goten::View, pb, split_paths};
 use mortise_service::{Caller, Reader, Source};
 use prost_types::FieldMask;
 
@@ -142,7 +142,7 @@ impl Query {
                 .ok_or_else(|| Error::invalid(format!("view: {name:?} is unknown; use name, basic, detail or full")))?,
         };
         let paths: Vec<String> =
-            self.get("fields").split(',').map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned).collect();
+            split_paths(self.get("fields")).map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned).collect();
         Ok((view.into(), (!paths.is_empty()).then_some(FieldMask { paths })))
     }
 
@@ -160,7 +160,8 @@ impl Query {
     fn caller_with(&self, head: &Parts, by: &Authenticated, required: bool) -> Caller {
         let source = head.extensions.get::<Source>().copied().unwrap_or_default();
         let reader = head.extensions.get::<Arc<Reader>>().cloned();
-        call::caller(by, required || self.has("consistent"), source).with_reader(reader)
+        let caller = call::caller(by, required || self.has("consistent"), source).with_reader(reader);
+        caller.not_older_than(call::at_least(&head.headers))
     }
 
     /// The token in a parameter; it takes precedence over tokens in headers.

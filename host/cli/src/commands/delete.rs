@@ -5,11 +5,7 @@
 
 use clap::Args;
 use futures::{StreamExt as _, stream};
-use mortise_resource::{
-    data::{DeleteStep, PlanDeleteRequest, delete_step::Action},
-    goten::LabelSelector,
-    meta, pb,
-};
+use mortise_resource::{goten::LabelSelector, meta, pb};
 
 use crate::{
     CliError, Connect, Exit, Session, Tenancy,
@@ -18,6 +14,7 @@ use crate::{
     connect::throttle::Throttle,
     output::ui,
     resources::catalog::Catalog,
+    resources::deletion_plan,
     resources::ids::{self, id_of, placed_title, read_if_there},
     resources::search::QueryArgs,
     resources::wait,
@@ -57,7 +54,7 @@ pub struct Delete {
     /// Waits until the resource is gone, finalizers included; at most --timeout
     #[arg(long)]
     wait: bool,
-    /// Shows what would be deleted, with everything that refers to it
+    /// Shows all that would follow: what goes now or afterwards, changes, blocks or hangs, and why
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     #[command(flatten)]
@@ -173,7 +170,8 @@ impl Delete {
         let Some(stored) = read_if_there(session, id).await? else { return Ok(None) };
         let found = id_of(&stored);
         if self.dry_run {
-            return Ok(Some((found.clone(), would_do(session, &found).await?)));
+            let how = deletion_plan::described(session, &found, "deleted").await?;
+            return Ok(Some((found, how)));
         }
         let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
         let answer = session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
@@ -188,41 +186,4 @@ impl Delete {
         };
         Ok(Some((found, how)))
     }
-}
-
-/// Describes the effects of a deletion: on the resource, and in further lines on others.
-async fn would_do(session: &Session, id: &pb::Id) -> Result<String, CliError> {
-    let request = PlanDeleteRequest { id: Some(id.clone()) };
-    let call = async { session.ownership().plan_delete(request).await };
-    let plan = session.call(placed_title(id), call).await?;
-    let mut text = if plan.is_blocked { "would not be deleted (dry run)" } else { "deleted (dry run)" }.to_owned();
-    let is_itself = |step: &&DeleteStep| step.id.as_ref().is_some_and(|step_id| step_id.uid == id.uid);
-    for step in plan.steps.iter().filter(|step| !is_itself(step) || step.action() == Action::Block) {
-        let name = step.id.as_ref().map(placed_title).unwrap_or_default();
-        let because = step.because.as_ref().map(placed_title).unwrap_or_default();
-        let action = match step.action() {
-            Action::Delete => "deleted, too",
-            Action::Mark => "marked for deletion",
-            Action::Unset => "changed",
-            Action::Block => "blocks",
-            Action::DeleteLater => "deleted afterwards",
-            Action::UnsetLater => "changed afterwards",
-            Action::ReleaseLater => "loses an owner afterwards",
-            Action::Unspecified => "unknown",
-        };
-        let why = match (step.field.as_str(), because.as_str()) {
-            ("", "") => "meta.lifecycle.block_deletion".to_owned(),
-            ("", owner) => format!("owner {owner}"),
-            (field, "") => format!("data.{field}"),
-            (field, target) => format!("data.{field} refers to {target}"),
-        };
-        text.push_str(&format!("\n  {name} {action}: {why}"));
-    }
-    if plan.is_cut {
-        text.push_str("\n  and more");
-    }
-    if plan.hidden > 0 {
-        text.push_str(&format!("\n  and {} resources that you may not read", plan.hidden));
-    }
-    Ok(text)
 }

@@ -14,7 +14,7 @@ use std::{
 
 use clap::Args;
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use mortise_resource::{pb, types::describe};
+use mortise_resource::{pb, resource_meta::strip_server_part, types::describe};
 use mortise_text::{Document, ReadError, Reader};
 use tokio::sync::mpsc;
 
@@ -193,6 +193,7 @@ fn new(mut resource: pb::Resource) -> pb::Resource {
     }
     resource.version.clear();
     resource.generation.clear();
+    strip_server_part(&mut resource);
     resource
 }
 

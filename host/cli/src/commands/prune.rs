@@ -14,6 +14,7 @@ use crate::{
     output::ui,
     resources::{
         catalog::Catalog,
+        deletion_plan,
         ids::{Key, id_of, placed_title},
         search::QueryArgs,
         selector::selects,
@@ -89,7 +90,9 @@ pub(super) async fn prune(
     }
     if dry_run {
         for resource in &to_delete {
-            ui::line(format!("{} pruned (dry run)", placed_title(&id_of(resource))))?;
+            let id = id_of(resource);
+            let how = deletion_plan::described(session, &id, "pruned").await?;
+            ui::line(format!("{} {how}", placed_title(&id)))?;
         }
         return Ok(Exit::Done);
     }

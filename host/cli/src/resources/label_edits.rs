@@ -82,7 +82,7 @@ impl LabelEdits {
             Self::Labels => "labels",
             Self::Annotations => "annotations",
         };
-        format!("meta.{field}.{}", key.replace('.', "\\."))
+        format!("meta.{field}[{key:?}]")
     }
 
     fn mask<'k>(self, keys: impl Iterator<Item = &'k String>) -> FieldMask {
@@ -234,6 +234,6 @@ mod tests {
         for bad in [["=x", "a=b"], ["-", "a=b"], ["a=b", "a-"]] {
             assert!(super::changes(&words(&bad)).is_err(), "{bad:?}");
         }
-        assert_eq!(LabelEdits::Labels.path("x.org/old"), r"meta.labels.x\.org/old");
+        assert_eq!(LabelEdits::Labels.path("x.org/old"), r#"meta.labels["x.org/old"]"#);
     }
 }

@@ -2,6 +2,7 @@
 //! the plugin `catalog`, whose commands are in `commands/catalog`.
 
 pub mod catalog;
+pub(crate) mod deletion_plan;
 pub(crate) mod ids;
 pub(crate) mod label_edits;
 pub(crate) mod search;

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use mortise_resource::{
     data::{QueryPlan, SearchRequest, SearchResponse, query_plan::Access},
     goten::{LabelSelector, View},
-    pb,
+    pb, split_paths,
     types::gvk,
 };
 use prost_types::FieldMask;
@@ -28,8 +28,8 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "PATHS", default_value = "", hide_default_value = true)]
     sort_by: String,
     /// Shows only these fields, which are the columns of a table: paths separated by commas
-    #[arg(long, value_name = "PATHS", value_delimiter = ',')]
-    fields: Vec<String>,
+    #[arg(long, value_name = "PATHS", value_parser = paths)]
+    fields: Vec<Paths>,
     /// Fields to show.
     #[arg(
         long,
@@ -47,6 +47,14 @@ pub(crate) struct QueryArgs {
     /// Shows how the resources were found, and how many were looked at
     #[arg(long)]
     explain: bool,
+}
+
+/// Paths of fields; a comma within the quotes of a key does not separate them.
+#[derive(Debug, Clone)]
+struct Paths(Vec<String>);
+
+fn paths(text: &str) -> Result<Paths, std::convert::Infallible> {
+    Ok(Paths(split_paths(text).map(|path| path.trim().to_owned()).collect()))
 }
 
 /// Set of fields in an answer.
@@ -105,14 +113,14 @@ impl QueryArgs {
     }
 
     /// Paths of a table's columns.
-    pub(crate) fn fields(&self) -> &[String] {
-        &self.fields
+    pub(crate) fn fields(&self) -> Vec<String> {
+        self.fields.iter().flat_map(|paths| paths.0.clone()).collect()
     }
 
     /// View and field mask of an answer.
     pub(crate) fn projection(&self) -> (i32, Option<FieldMask>) {
         let view = self.view.map_or(View::Unspecified, View::from);
-        (view.into(), (!self.fields.is_empty()).then(|| FieldMask { paths: self.fields.clone() }))
+        (view.into(), (!self.fields.is_empty()).then(|| FieldMask { paths: self.fields() }))
     }
 
     /// Builds the request for the first page.

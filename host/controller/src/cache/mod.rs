@@ -39,10 +39,10 @@ pub enum CacheError {
     #[error("the resource type was not specified")]
     NoType,
     /// The type has no such index.
-    #[error("operation on resource type {of} failed: No index with name {index:?} exists")]
+    #[error("operation on resource type {group_kind} failed: No index with name {index:?} exists")]
     NoIndex {
         /// Group and kind.
-        of: String,
+        group_kind: String,
         /// The index asked for.
         index: String,
     },
@@ -277,7 +277,9 @@ impl CachedType {
             return Ok(None);
         }
         let number = self.indexes.iter().position(|known| &*known.name == index);
-        number.map(Some).ok_or_else(|| CacheError::NoIndex { of: self.group_kind.to_string(), index: index.to_owned() })
+        number
+            .map(Some)
+            .ok_or_else(|| CacheError::NoIndex { group_kind: self.group_kind.to_string(), index: index.to_owned() })
     }
 }
 

@@ -142,15 +142,19 @@ async fn work(
 
 /// The types to watch, each once, and the mappings.
 fn plan(controller: &Controller, definition: &Definition) -> (Vec<WatchedType>, Vec<Arc<Mapping>>) {
-    let mut watches = vec![WatchedType { of: definition.managed.clone(), managed: true, mapping: None }];
+    let mut watches = vec![WatchedType { resource_type: definition.managed.clone(), managed: true, mapping: None }];
     let mut mappings = Vec::new();
     for watched in &definition.watched {
-        let mapping = Arc::new(Mapping::new(controller, &watched.of, watched.mapper.clone()));
+        let mapping = Arc::new(Mapping::new(controller, &watched.resource_type, watched.mapper.clone()));
         mappings.push(mapping.clone());
-        let group_kind = GroupKind::from(&watched.of);
-        match watches.iter_mut().find(|watch| group_kind.matches(&watch.of)) {
+        let group_kind = GroupKind::from(&watched.resource_type);
+        match watches.iter_mut().find(|watch| group_kind.matches(&watch.resource_type)) {
             Some(watch) => watch.mapping = Some(mapping),
-            None => watches.push(WatchedType { of: watched.of.clone(), managed: false, mapping: Some(mapping) }),
+            None => watches.push(WatchedType {
+                resource_type: watched.resource_type.clone(),
+                managed: false,
+                mapping: Some(mapping),
+            }),
         }
     }
     controller.mappings.lock().retain(|place, _| mappings.iter().any(|mapping| mapping.place == *place));

@@ -23,8 +23,8 @@ pub(crate) struct Run {
 pub(crate) enum RunError {
     #[error("initializer failed: {0}")]
     Initializer(#[source] ReconcileError),
-    #[error("watch of {of} broke: {source}")]
-    Watch { of: String, source: SourceError },
+    #[error("watch of {resource_type} broke: {source}")]
+    Watch { resource_type: String, source: SourceError },
     #[error("a task of the run failed: {0}")]
     Task(#[source] tokio::task::JoinError),
 }

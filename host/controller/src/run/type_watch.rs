@@ -23,7 +23,7 @@ use crate::{
 
 /// A type that a run watches, and the queues of its changes.
 pub(crate) struct WatchedType {
-    pub(crate) of: pb::Type,
+    pub(crate) resource_type: pb::Type,
     /// Whether it is the managed type: its changes are queued for the reconciler.
     pub(crate) managed: bool,
     /// The mapper that its changes are queued for.
@@ -51,8 +51,8 @@ pub(crate) async fn watch_type(
     priming: Arc<Priming>,
     before: Option<Arc<Cache>>,
 ) -> Result<(), RunError> {
-    let broken = |source| RunError::Watch { of: types::gvk(&watched.of), source };
-    let mut watch = run.source.watch(&watched.of).await.map_err(broken)?;
+    let broken = |source| RunError::Watch { resource_type: types::gvk(&watched.resource_type), source };
+    let mut watch = run.source.watch(&watched.resource_type).await.map_err(broken)?;
     let mut phase = Phase::Priming;
     let mut before = before;
     loop {
@@ -87,8 +87,8 @@ pub(crate) async fn watch_type(
 /// exists.
 async fn queue_snapshot(run: &Run, watched: &WatchedType, before: Option<Arc<Cache>>) {
     let cache = &run.context.cache;
-    for (key, resource) in cache.all(&watched.of) {
-        let was = before.as_ref().and_then(|before| before.at(&watched.of, &key));
+    for (key, resource) in cache.all(&watched.resource_type) {
+        let was = before.as_ref().and_then(|before| before.at(&watched.resource_type, &key));
         enqueue(
             run,
             watched,
@@ -99,9 +99,9 @@ async fn queue_snapshot(run: &Run, watched: &WatchedType, before: Option<Arc<Cac
         );
         tokio::task::consume_budget().await;
     }
-    for (key, resource) in before.map(|before| before.all(&watched.of)).unwrap_or_default() {
-        if !cache.has(&watched.of, &key) {
-            run.controller.recorder.index_recovered(&watched.of, &key, &[]);
+    for (key, resource) in before.map(|before| before.all(&watched.resource_type)).unwrap_or_default() {
+        if !cache.has(&watched.resource_type, &key) {
+            run.controller.recorder.index_recovered(&watched.resource_type, &key, &[]);
             enqueue(run, watched, &key, &resource, None, Cause::from_outside());
         }
         tokio::task::consume_budget().await;
@@ -114,15 +114,19 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
         tracing::error!(
             controller = &*run.controller.name,
             "an event of type {} has no name; it is ignored",
-            types::gvk(&watched.of)
+            types::gvk(&watched.resource_type)
         );
         return;
     }
     let cache = &run.context.cache;
-    let applied = if deleted { cache.remove(&watched.of, resource.id()) } else { cache.upsert(&watched.of, resource) };
+    let applied = if deleted {
+        cache.remove(&watched.resource_type, resource.id())
+    } else {
+        cache.upsert(&watched.resource_type, resource)
+    };
     let mut failed = Vec::new();
     for (index, error) in applied.faults {
-        let place = format!("{INDEX_PLACE_PREFIX}{index:?} of {}", types::gvk(&watched.of)).into();
+        let place = format!("{INDEX_PLACE_PREFIX}{index:?} of {}", types::gvk(&watched.resource_type)).into();
         let message = format!("operation on index {index:?} failed: {error}");
         let count = run.controller.recorder.index_failed(&place, &applied.key, message.clone());
         // Logs the first one, and then ever fewer: each resource of a type may fail.
@@ -134,7 +138,7 @@ fn apply(run: &Run, watched: &WatchedType, phase: Phase, resource: &Arc<EncodedR
         }
         failed.push(place);
     }
-    run.controller.recorder.index_recovered(&watched.of, &applied.key, &failed);
+    run.controller.recorder.index_recovered(&watched.resource_type, &applied.key, &failed);
     if phase == Phase::Live {
         let cause = run.controller.writes.cause_of(resource, deleted);
         enqueue(run, watched, &applied.key, resource, applied.old, cause);

@@ -241,7 +241,7 @@ section! {
         /// Time from the first pass of a cascading deletion to the second, which finds children written meanwhile.
         cascade_second_pass_ms: Millis = Millis(30_000), WAIT;
         /// Time after which an owner reference of `meta` is dropped if its owner is missing, or does not refer to the
-        /// resource as it must. A resource without its last owner is deleted.
+        /// resource as it must; the resource stays.
         owner_grace_ms: Millis = Millis(300_000), WAIT;
     }
 }

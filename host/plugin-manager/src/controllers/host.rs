@@ -90,7 +90,7 @@ impl ControllerContext {
         controller: Arc<str>,
     ) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
-        let caller = Caller::new(authorizer, Consistency::Consistent);
+        let caller = Caller::new(authorizer, Consistency::Consistent).as_controller_of(plugin.clone());
         Arc::new(Self { service, plugin_kv, plugin, controller, caller })
     }
 

@@ -84,6 +84,8 @@ pub struct TypeDecl {
     pub references: ReferenceDecls,
     /// Regions of its resources.
     pub regions: RegionDecl,
+    /// Whether owners of owner references may be in other namespaces and partitions.
+    pub owners_anywhere: bool,
 }
 
 /// Region options of a type.
@@ -326,6 +328,7 @@ impl TypeDecl {
             query,
             references,
             regions,
+            owners_anywhere: wire.owners_anywhere,
             gvk,
         })
     }

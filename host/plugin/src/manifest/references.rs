@@ -77,7 +77,10 @@ pub enum DataReferenceError {
 
 impl ReferenceDecls {
     /// Reads the declarations in a message and the messages in it.
-    pub(crate) fn read(pool: &DescriptorPool, message: &MessageDescriptor) -> Result<Self, ManifestError> {
+    ///
+    /// # Errors
+    /// A declaration is invalid.
+    pub fn read(pool: &DescriptorPool, message: &MessageDescriptor) -> Result<Self, ManifestError> {
         let options: HashMap<_, FieldOptions<RawOptions>> =
             pool.files().flat_map(|file| descriptors::field_options(&file.encode_to_vec())).collect();
         let mut decls = Self::default();

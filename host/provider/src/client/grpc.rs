@@ -6,9 +6,12 @@ use async_trait::async_trait;
 use mortise_resource::{
     data::{
         CallFunctionRequest, FunctionInfo, GetTypeRequest, ImportRequest, ImportResponse, ListFunctionsRequest,
-        ListTypesRequest, MoveRequest, MoveResponse, PlanRequest, PlanResponse, call_function_response::Outcome,
+        ListTypesRequest, MoveRequest, MoveResponse, PlanDeleteRequest, PlanDeleteResponse, PlanRequest, PlanResponse,
+        call_function_response::Outcome,
     },
-    grpc::{ChangeServiceClient, FunctionServiceClient, ResourceServiceClient, TypeServiceClient},
+    grpc::{
+        ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, ResourceServiceClient, TypeServiceClient,
+    },
     pb,
 };
 use tonic::{
@@ -147,6 +150,11 @@ impl ResourceClient for GrpcClient {
             Err(status) if status.code() == Code::NotFound => Ok(()),
             Err(status) => Err(status),
         }
+    }
+
+    async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status> {
+        let mut ownership = OwnershipServiceClient::new(self.channel.clone());
+        self.answer(ownership.plan_delete(self.request(PlanDeleteRequest { id: Some(id) }))).await
     }
 
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status> {

@@ -1,6 +1,11 @@
 //! Reads: of a resource with a state, of a resource by its name, of lists.
 
-use mortise_resource::{Scope, meta, pb, types::gvk};
+use mortise_resource::{
+    Scope,
+    data::{PlanDeleteResponse, delete_step::Action},
+    meta, pb,
+    types::{describe, gvk},
+};
 
 use super::{
     diagnostic::{error, error_at, warning},
@@ -16,6 +21,8 @@ use crate::{
 
 /// Most resources in the list of a data source.
 const MAX_LISTED_RESOURCES: usize = 100_000;
+/// Most effects of a deletion in a warning.
+const MAX_SHOWN_EFFECTS: usize = 50;
 
 /// The current state, and its private data; null for a deleted resource. A pending resource has the state that a dry
 /// run predicts.
@@ -41,16 +48,50 @@ pub(crate) async fn resource(
     Ok((state(schema, &found, prior, &Private::read(private, schema))?, kept))
 }
 
-/// A warning of the finalizers that hold up the deletion of a resource, if it has any.
-pub(crate) async fn finalizers(
+/// Warnings of the finalizers that hold up the deletion of a resource, and of its effects on others, if it has any.
+pub(crate) async fn deletion_warnings(
     schema: &ResourceSchema,
     server: &Server,
     prior: &Value,
 ) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
-    let found = server.read(known_id(schema, prior)).await?;
-    let held = found.map(|found| meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", "));
-    let held = held.filter(|held| !held.is_empty());
-    Ok(held.map(|held| warning(format!("the deletion waits for finalizers: {held}"))).into_iter().collect())
+    let Some(found) = server.read(known_id(schema, prior)).await? else { return Ok(Vec::new()) };
+    let held = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
+    let mut warnings = Vec::new();
+    if !held.is_empty() {
+        warnings.push(warning(format!("the deletion waits for finalizers: {held}")));
+    }
+    let id = found.id.unwrap_or_default();
+    // A deletion that cannot be planned says why when it is done.
+    if let Ok(plan) = server.client.plan_delete(id.clone()).await {
+        warnings.extend(effects(&id, &plan));
+    }
+    Ok(warnings)
+}
+
+/// A warning of the effects of a deletion on other resources.
+fn effects(id: &pb::Id, plan: &PlanDeleteResponse) -> Option<Diagnostic> {
+    let others = plan.steps.iter().filter(|step| step.id.as_ref().is_some_and(|other| other.uid != id.uid));
+    let mut lines: Vec<String> = others
+        .map(|step| {
+            let effect = match step.action() {
+                Action::Delete | Action::DeleteLater => "is deleted, too",
+                Action::Mark => "is marked for deletion",
+                Action::Unset | Action::UnsetLater => "loses a reference",
+                Action::ReleaseLater => "loses an owner",
+                Action::Block => "blocks the deletion",
+                Action::Hang => "is to be deleted, and waits",
+                Action::Unspecified => "changes",
+            };
+            format!("{} {effect}", describe(&step.id.clone().unwrap_or_default()))
+        })
+        .collect();
+    let count = lines.len();
+    lines.truncate(MAX_SHOWN_EFFECTS);
+    lines.extend((count > MAX_SHOWN_EFFECTS).then(|| format!("{} more", count - MAX_SHOWN_EFFECTS)));
+    lines.extend(plan.is_cut.then(|| format!("and more: {}", plan.cut)));
+    lines.extend((plan.hidden > 0).then(|| format!("{} resources that the token may not read", plan.hidden)));
+    let summary = format!("the deletion of {} affects other resources", describe(id));
+    (!lines.is_empty()).then(|| Diagnostic { detail: lines.join("\n"), ..warning(summary) })
 }
 
 /// Reads a resource by its name, for a data source.

@@ -262,7 +262,7 @@ impl Provider for ProviderService {
             let prior = decode(request.prior_state.as_ref(), &kind)?;
             let server = session.server().await?;
             if decode(request.proposed_new_state.as_ref(), &kind)?.is_null() {
-                return Ok(Planned::Destroy(read::finalizers(schema, &server, &prior).await?));
+                return Ok(Planned::Destroy(read::deletion_warnings(schema, &server, &prior).await?));
             }
             let config = decode_object(request.config.as_ref(), &kind)?;
             let pending = Private::pending(&request.prior_private).filter(|_| !prior.is_null());

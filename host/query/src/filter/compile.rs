@@ -1,11 +1,13 @@
-//! Compilation of a parsed filter: resolves paths and converts values.
+//! Compilation of a parsed filter: resolves paths and converts values. A test that no resource can pass by the type of
+//! its field is refused.
 
-use prost_reflect::Kind;
+use prost_reflect::{Kind, MessageDescriptor};
 
 use super::{
     evaluate::{Node, Test},
-    fault::{Fault, character},
+    fault::Fault,
     literal::{literal, scalar},
+    pattern::Pattern,
     syntax::{self, Comparison, Condition, Expression, Term, TermValue},
     values::Values,
 };
@@ -17,76 +19,72 @@ use crate::{
     value_type::{Shape, ValueType},
 };
 
-/// Errors of compiling a filter.
-pub(super) enum BadFilter {
-    Fault(Fault),
-    Like { at: usize },
+/// The beginning of paths.
+#[derive(Clone, Copy)]
+pub(super) enum Beginning<'s> {
+    Resource(&'s Schema),
+    /// A message of a list.
+    Element(&'s MessageDescriptor),
 }
 
-impl From<Fault> for BadFilter {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-impl BadFilter {
-    pub(super) fn into_error(self, filter: &str) -> QueryError {
+impl Beginning<'_> {
+    fn path(self, text: &str) -> Result<Path, QueryError> {
         match self {
-            Self::Fault(fault) => fault.into_error(filter),
-            Self::Like { at: offset } => QueryError::Like { at: character(filter, offset) },
+            Self::Resource(schema) => Path::parse(text, schema),
+            Self::Element(message) => Path::parse_in(text, message),
         }
     }
 }
 
 /// Compiles an expression, whose depth the parser has bounded.
-pub(super) fn compile(expression: &Expression<'_>, schema: &Schema) -> Result<Node, BadFilter> {
-    let many = |parts: &[Expression<'_>]| parts.iter().map(|part| compile(part, schema)).collect::<Result<_, _>>();
+pub(super) fn compile(expression: &Expression<'_>, beginning: Beginning<'_>) -> Result<Node, Fault> {
+    let many = |parts: &[Expression<'_>]| parts.iter().map(|part| compile(part, beginning)).collect::<Result<_, _>>();
     Ok(match expression {
         Expression::All(parts) => Node::All(many(parts)?),
         Expression::Any(parts) => Node::Any(many(parts)?),
-        Expression::Not(inner) => Node::Not(Box::new(compile(inner, schema)?)),
+        Expression::Not(inner) => Node::Not(Box::new(compile(inner, beginning)?)),
         Expression::Condition(condition) => {
-            let path =
-                Path::parse(condition.path, schema).map_err(|error| Fault::new(condition.at, error.to_string()))?;
+            let path = beginning.path(condition.path).map_err(|error| Fault::new(condition.at, error.to_string()))?;
             test(condition, path, &condition.test)?
         }
     })
 }
 
-fn test(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Result<Node, BadFilter> {
+fn test(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Result<Node, Fault> {
     match test {
         syntax::Test::Not(inner) => Ok(Node::Not(Box::new(self::test(condition, path, inner)?))),
-        syntax::Test::Like => Err(BadFilter::Like { at: condition.at }),
         syntax::Test::Compare(comparison, Term { value: TermValue::Null, at: offset }) => {
             let is_null = || self::test(condition, path, &syntax::Test::IsNull);
             match comparison {
                 Comparison::Equal => is_null(),
                 Comparison::NotEqual => Ok(Node::Not(Box::new(is_null()?))),
-                _ => Err(Fault::new(*offset, "NULL has no order; write IS NULL or IS NOT NULL").into()),
+                _ => Err(Fault::new(*offset, "NULL has no order; write IS NULL or IS NOT NULL")),
             }
         }
-        test if path.root == Root::Name => Ok(name(test)?),
-        test => Ok(field(condition, path, test)?),
+        // The negation also holds for lists: none of the values is equal, as with NOT IN.
+        syntax::Test::Compare(Comparison::NotEqual, term) => {
+            let equal = syntax::Test::Compare(Comparison::Equal, term.clone());
+            Ok(Node::Not(Box::new(self::test(condition, path, &equal)?)))
+        }
+        test if path.root == Root::Name => name(condition, test),
+        test => field(condition, path, test),
     }
 }
 
 /// Tests of the virtual field `name`.
-fn name(test: &syntax::Test<'_>) -> Result<Node, Fault> {
+fn name(condition: &Condition<'_>, test: &syntax::Test<'_>) -> Result<Node, Fault> {
     let pattern = |term: &Term<'_>| match scalar(term, &ValueType::Text)? {
         Scalar::Text(text) => NamePattern::parse(&text).map_err(|fault| Fault::new(term.at, fault.to_string())),
         _ => Err(Fault::new(term.at, "a name must be in double quotes")),
     };
     match test {
-        syntax::Test::Compare(comparison, term) => {
-            let equal = Node::Name(vec![pattern(term)?]);
-            Ok(match comparison {
-                Comparison::Equal => equal,
-                Comparison::NotEqual => Node::Not(Box::new(equal)),
-                _ => Node::Constant(false),
-            })
-        }
+        syntax::Test::Compare(Comparison::Equal, term) => Ok(Node::Name(vec![pattern(term)?])),
         syntax::Test::In(terms) => Ok(Node::Name(terms.iter().map(pattern).collect::<Result<_, _>>()?)),
-        _ => Ok(Node::Constant(false)),
+        syntax::Test::IsNull => Ok(Node::Constant(false)),
+        _ => Err(Fault::new(
+            condition.at,
+            "name is compared with patterns, by =, != and [NOT] IN alone; for other tests write id.name",
+        )),
     }
 }
 
@@ -108,11 +106,41 @@ fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resu
             Test::Compare(*comparison, literal(term, value_type)?)
         }
         (syntax::Test::In(terms), Shape::One(value_type)) => Test::In(literals(terms, value_type)?),
-        // Neither = nor != ever holds for lists and maps.
-        (syntax::Test::Compare(..) | syntax::Test::In(_), _) => return Ok(Node::Constant(false)),
+        (syntax::Test::Compare(..) | syntax::Test::In(_), Shape::List(_)) => {
+            let fault =
+                format!("{path} is a list, which is not compared as a whole; write {path} CONTAINS and a value");
+            return Err(Fault::new(condition.at, fault));
+        }
+        (syntax::Test::Compare(..) | syntax::Test::In(_), Shape::Map { .. }) => {
+            let fault = format!(
+                "{path} is a map, which is not compared as a whole; name a key of it, or write CONTAINS \"key:value\" for \
+                 a map of strings"
+            );
+            return Err(Fault::new(condition.at, fault));
+        }
         (syntax::Test::IsNull, _) => Test::IsNull,
         (syntax::Test::IsNan, Shape::One(value_type)) if is_float(value_type) => Test::IsNan,
-        (syntax::Test::IsNan, _) => return Ok(Node::Constant(false)),
+        (syntax::Test::IsNan, _) => {
+            let fault = format!("{path} is not a floating-point number, so it is never NaN; leave the condition out");
+            return Err(Fault::new(condition.at, fault));
+        }
+        (syntax::Test::Like(term), Shape::One(value_type)) if is_text(value_type) => {
+            Test::Like(Pattern::like(&text(term)?).map_err(|fault| Fault::new(term.at, fault.to_string()))?)
+        }
+        (syntax::Test::StartsWith(term), Shape::One(value_type)) if is_text(value_type) => {
+            Test::Like(Pattern::beginning(text(term)?))
+        }
+        (syntax::Test::Like(_) | syntax::Test::StartsWith(_), _) => {
+            let fault = format!("{path} is not a single text, so LIKE and STARTS_WITH do not apply");
+            return Err(Fault::new(condition.at, fault));
+        }
+        (syntax::Test::ContainsWhere(inner), Shape::List(ValueType::Message(message))) => {
+            Test::ContainsWhere(Box::new(compile(inner, Beginning::Element(message))?))
+        }
+        (syntax::Test::ContainsWhere(_), _) => {
+            let fault = format!("{path} is not a list of messages, so CONTAINS with conditions does not apply");
+            return Err(Fault::new(condition.at, fault));
+        }
         (syntax::Test::Contains { all, values }, Shape::List(value_type)) => {
             Test::Contains { all: *all, values: literals(values, value_type)? }
         }
@@ -124,7 +152,7 @@ fn field(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Resu
             return Err(Fault::new(condition.at, fault));
         }
         // `test` handles these before.
-        (syntax::Test::Like | syntax::Test::Not(_), _) => return Ok(Node::Constant(false)),
+        (syntax::Test::Not(_), _) => return Ok(Node::Constant(false)),
     };
     Ok(Node::Test { path, test })
 }
@@ -133,6 +161,21 @@ fn entry(term: &Term<'_>) -> Result<String, Fault> {
     match scalar(term, &ValueType::Text)? {
         Scalar::Text(text) if text.contains(':') => Ok(text),
         _ => Err(Fault::new(term.at, "an entry of a map must be written as \"key:value\"")),
+    }
+}
+
+fn text(term: &Term<'_>) -> Result<String, Fault> {
+    match scalar(term, &ValueType::Text)? {
+        Scalar::Text(text) => Ok(text),
+        _ => Err(Fault::new(term.at, "the text must be in double quotes")),
+    }
+}
+
+fn is_text(value_type: &ValueType) -> bool {
+    match value_type {
+        ValueType::Text => true,
+        ValueType::Wrapper(inner) => is_text(inner),
+        _ => false,
     }
 }
 

@@ -9,10 +9,16 @@ use prost_reflect::{MapKey, Value};
 
 use super::{
     literal::Literal,
+    pattern::Pattern,
     syntax::Comparison,
     values::{Values, order},
 };
-use crate::{Candidate, Path, Undecodable, name::NamePattern, scalar::Scalar, walk::Slot};
+use crate::{
+    Candidate, Path, Undecodable,
+    name::NamePattern,
+    scalar::Scalar,
+    walk::{self, Slot},
+};
 
 /// A compiled expression.
 #[derive(Debug, Clone)]
@@ -46,15 +52,36 @@ pub(super) enum Test {
         all: bool,
         entries: Vec<String>,
     },
+    /// Whether the text has this form.
+    Like(Pattern),
+    /// Whether the list contains a message for which the expression holds.
+    ContainsWhere(Box<Node>),
+}
+
+/// The value that paths begin at.
+#[derive(Clone, Copy)]
+pub(super) enum Subject<'c> {
+    Resource(&'c Candidate<'c>),
+    /// A message of a list, already decoded.
+    Element(&'c Value),
+}
+
+impl<'c> Subject<'c> {
+    fn any(self, path: &Path, is_sought: &mut dyn FnMut(Slot<'c>) -> bool) -> Result<bool, Undecodable> {
+        match self {
+            Self::Resource(candidate) => candidate.any(path, is_sought),
+            Self::Element(value) => Ok(walk::any(Slot::Value(value), &path.steps, is_sought)),
+        }
+    }
 }
 
 impl Node {
-    pub(super) fn matches(&self, candidate: &Candidate<'_>) -> Result<bool, Undecodable> {
+    pub(super) fn matches(&self, subject: Subject<'_>) -> Result<bool, Undecodable> {
         match self {
             Self::Constant(value) => Ok(*value),
             Self::All(parts) => {
                 for part in parts {
-                    if !part.matches(candidate)? {
+                    if !part.matches(subject)? {
                         return Ok(false);
                     }
                 }
@@ -62,18 +89,22 @@ impl Node {
             }
             Self::Any(parts) => {
                 for part in parts {
-                    if part.matches(candidate)? {
+                    if part.matches(subject)? {
                         return Ok(true);
                     }
                 }
                 Ok(false)
             }
-            Self::Not(inner) => Ok(!inner.matches(candidate)?),
-            Self::Name(patterns) => Ok(patterns.iter().any(|pattern| pattern.matches(candidate.id()))),
+            Self::Not(inner) => Ok(!inner.matches(subject)?),
+            Self::Name(patterns) => Ok(match subject {
+                Subject::Resource(candidate) => patterns.iter().any(|pattern| pattern.matches(candidate.id())),
+                // Messages of lists have fields alone.
+                Subject::Element(_) => false,
+            }),
             Self::Test { path, test: Test::IsNull } => {
-                Ok(!candidate.any(path, &mut |slot| !matches!(slot, Slot::Absent))?)
+                Ok(!subject.any(path, &mut |slot| !matches!(slot, Slot::Absent))?)
             }
-            Self::Test { path, test } => candidate.any(path, &mut |slot| test.holds(slot, path.zero.as_ref())),
+            Self::Test { path, test } => subject.any(path, &mut |slot| test.holds(slot, path.zero.as_ref())),
         }
     }
 }
@@ -101,7 +132,19 @@ impl Test {
                     entries.iter().any(|entry| has_entry(map, entry))
                 }
             }
-            (Self::IsNan | Self::Contains { .. } | Self::HasEntry { .. }, _) => false,
+            (Self::Like(pattern), Slot::Value(Value::String(text))) => pattern.matches(text),
+            (Self::Like(pattern), slot) => {
+                let text = match slot {
+                    Slot::Value(value) => Scalar::from_value(value),
+                    Slot::Unset | Slot::Absent => zero.cloned(),
+                };
+                matches!(text, Some(Scalar::Text(text)) if pattern.matches(&text))
+            }
+            (Self::ContainsWhere(node), Slot::Value(Value::List(items))) => {
+                // A message of a list is decoded with it, so the expression always has an outcome.
+                items.iter().any(|item| matches!(node.matches(Subject::Element(item)), Ok(true)))
+            }
+            (Self::IsNan | Self::Contains { .. } | Self::HasEntry { .. } | Self::ContainsWhere(_), _) => false,
         }
     }
 }
@@ -117,7 +160,7 @@ fn has_entry(map: &HashMap<MapKey, Value>, entry: &str) -> bool {
 }
 
 impl Comparison {
-    fn holds(self, order: Option<Ordering>) -> bool {
+    pub(super) fn holds(self, order: Option<Ordering>) -> bool {
         match self {
             Self::Equal => order == Some(Ordering::Equal),
             Self::NotEqual => order != Some(Ordering::Equal),

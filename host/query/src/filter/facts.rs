@@ -57,6 +57,9 @@ fn facts_of_test(path: &Path, test: &Test) -> Vec<Fact> {
     if let (Test::HasEntry { all, entries }, true) = (test, is_labels(path)) {
         return label_facts(*all, entries);
     }
+    if let Test::ContainsWhere(node) = test {
+        return element_facts(path, node);
+    }
     let Some(subject) = subject(path) else { return Vec::new() };
     let fact = |literals: &[Literal]| {
         let values: Option<Vec<String>> = literals.iter().map(text).collect();
@@ -73,6 +76,15 @@ fn facts_of_test(path: &Path, test: &Test) -> Vec<Fact> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The facts of conditions on one message of a list: what the message must have, the list has.
+fn element_facts(path: &Path, node: &Node) -> Vec<Fact> {
+    let within = required_facts(node).into_iter().filter_map(|Fact { subject, values }| match subject {
+        Subject::Field(field) => Some(Fact { subject: Subject::Field(format!("{path}.{field}")), values }),
+        _ => None,
+    });
+    within.collect()
 }
 
 /// The facts of entries `key:value` of the labels. An entry with several colons gives none, since it can be read in
@@ -100,7 +112,7 @@ fn text(literal: &Literal) -> Option<String> {
 }
 
 /// The subject of a path, if an index may hold it.
-fn subject(path: &Path) -> Option<Subject> {
+pub(super) fn subject(path: &Path) -> Option<Subject> {
     let field = |step: &Step, name: &str| matches!(step, Step::Field(field) if field.name() == name);
     match (path.root, path.steps.as_slice()) {
         (Root::Resource, [meta, labels, Step::Key(MapKey::String(key))])
@@ -115,7 +127,9 @@ fn subject(path: &Path) -> Option<Subject> {
             Step::Key(_) => None,
         },
         // An absent field is taken for the default that the schema declares.
-        (Root::Data | Root::Resource, [_, ..]) if path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) => {
+        (Root::Data | Root::Resource | Root::Element, [_, ..])
+            if path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) =>
+        {
             Some(Subject::Field(path.to_string()))
         }
         _ => None,

@@ -104,17 +104,43 @@ fn token<'t>(input: &mut Input<'t>) -> Lexing<Token<'t>> {
 fn path<'t>(input: &mut Input<'t>) -> Lexing<&'t str> {
     let letter = || one_of(('a'..='z', 'A'..='Z', '_'));
     let more = || take_while(0.., ('a'..='z', 'A'..='Z', '0'..='9', '_', '-', '/'));
-    let first = (letter(), more()).void();
+    let first = (letter(), more());
     // The part of a key after an escaped dot may begin with a digit.
     let next = |input: &mut Input<'t>| -> Lexing<()> {
         alt((
             ("\\.", take_while(1.., ('a'..='z', 'A'..='Z', '0'..='9', '_', '-', '/'))).void(),
             (".", letter(), more()).void(),
+            quoted_key,
         ))
         .parse_next(input)
     };
-    let segments = (first, winnow::combinator::repeat::<_, _, (), _, _>(0.., next), opt('.'));
-    segments.take().parse_next(input)
+    let start = input.current_token_start();
+    let word = peek((letter(), more()).take()).parse_next(input)?;
+    let begins_list = ["IN", "ANY", "ALL"].iter().any(|keyword| word.eq_ignore_ascii_case(keyword));
+    if begins_list && input.get(word.len()..).is_some_and(|rest| rest.starts_with('[')) {
+        return first.take().parse_next(input);
+    }
+    let found = (first, winnow::combinator::repeat::<_, _, (), _, _>(0.., next), opt('.')).take().parse_next(input)?;
+    // A path with an empty segment at its end is refused where it is resolved.
+    match input.chars().next() {
+        Some(letter) if letter.is_alphanumeric() || (letter == '-' && found.ends_with('.')) => {
+            let at = start + found.len();
+            Err(Fault::cut(
+                at,
+                format!("{letter:?} cannot stand in a key without quotes; write the key as .\"{letter}...\""),
+            ))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// A key in quotes behind a dot, or in quotes and brackets. A bracket behind `IN`, `ANY` or `ALL` begins a list.
+fn quoted_key<'t>(input: &mut Input<'t>) -> Lexing<()> {
+    let letters = || {
+        let escaped = ('\\', any).void();
+        winnow::combinator::repeat::<_, _, (), _, _>(0.., alt((escaped, take_till(1.., ['"', '\\']).void())))
+    };
+    alt(((".\"", letters(), '"').void(), ("[\"", letters(), "\"]").void())).parse_next(input)
 }
 
 fn number<'t>(input: &mut Input<'t>) -> Lexing<&'t str> {

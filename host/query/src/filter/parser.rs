@@ -139,16 +139,19 @@ fn test<'t>(input: &mut Input<'_, 't>) -> Parsing<Test<'t>> {
             any.parse_next(input)?;
             Ok(Test::Not(Box::new(Test::In(list(input)?))))
         }
-        token if token.is_keyword("LIKE") => match value(input)?.value {
-            TermValue::Text(_) => Ok(Test::Like),
-            _ => Err(Fault::cut(word.at, "LIKE needs a string in double quotes")),
-        },
+        token if token.is_keyword("LIKE") => Ok(Test::Like(value(input)?)),
+        token if token.is_keyword("STARTS_WITH") => Ok(Test::StartsWith(value(input)?)),
         _ => {
             if opt(keyword("ANY")).parse_next(input)?.is_some() {
                 return Ok(Test::Contains { all: false, values: list(input)? });
             }
             if opt(keyword("ALL")).parse_next(input)?.is_some() {
                 return Ok(Test::Contains { all: true, values: list(input)? });
+            }
+            if opt(take(|token| *token == Token::Mark('('))).parse_next(input)?.is_some() {
+                let inner = parse_nested(input, or)?;
+                expect_closing(input, ')', "AND, OR or ")?;
+                return Ok(Test::ContainsWhere(Box::new(inner)));
             }
             opt(keyword("VALUE")).parse_next(input)?;
             Ok(Test::Contains { all: false, values: vec![value(input)?] })
@@ -266,9 +269,9 @@ fn starts_test(input: &Input<'_, '_>, ahead: usize) -> bool {
         Some(_) if is(0, &["IS"]) => is(1, &["NULL", "NAN"]) || (is(1, &["NOT"]) && is(2, &["NULL", "NAN"])),
         Some(_) if is(0, &["IN"]) => is_list(1),
         Some(_) if is(0, &["NOT"]) => is(1, &["IN"]) && is_list(2),
-        Some(_) if is(0, &["LIKE"]) => matches!(word(1), Some(Token::Text(_))),
+        Some(_) if is(0, &["LIKE", "STARTS_WITH"]) => matches!(word(1), Some(Token::Text(_))),
         Some(_) if is(0, &["CONTAINS", "HAS"]) => match word(1) {
-            Some(Token::Text(_) | Token::Number(_) | Token::Mark('{')) => true,
+            Some(Token::Text(_) | Token::Number(_) | Token::Mark('{' | '(')) => true,
             Some(_) => is(1, &["NULL", "TRUE", "FALSE", "VALUE"]) || (is(1, &["ANY", "ALL"]) && is_list(2)),
             None => false,
         },
@@ -293,7 +296,8 @@ fn no_condition(input: &Input<'_, '_>) -> ErrMode<Fault> {
                 *offset,
                 format!(
                     "{path} is followed by {next} instead of a test; write = != < <= > >= and a value, IS [NOT] NULL, \
-                     IS [NOT] NAN, [NOT] IN and a list, CONTAINS and a value, or CONTAINS ANY or ALL and a list"
+                     IS [NOT] NAN, [NOT] IN and a list, LIKE or STARTS_WITH and a text, CONTAINS and a value, CONTAINS ANY \
+                     or ALL and a list, or CONTAINS and conditions in parentheses"
                 ),
             )
         }

@@ -33,7 +33,12 @@ pub(crate) enum Test<'t> {
         all: bool,
         values: Vec<Term<'t>>,
     },
-    Like,
+    /// The text has this form.
+    Like(Term<'t>),
+    /// The text begins with this one.
+    StartsWith(Term<'t>),
+    /// The list contains a message for which the expression holds.
+    ContainsWhere(Box<Expression<'t>>),
     /// `IS NOT` and `NOT IN`.
     Not(Box<Test<'t>>),
 }

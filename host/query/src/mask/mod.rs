@@ -1,7 +1,7 @@
 //! Field masks: the parts of a resource to show, write or compare.
 //!
 //! # Contract
-//! A mask without paths means everything. The mask skips paths of removed fields, recognized by their reserved names.
+//! A mask without paths means everything, and so does one with the path `*`. The mask skips paths of removed fields, recognized by their reserved names.
 //! `data` is addressed as in a filter; a path may end at one key of a map. Kept parts stay as they are encoded, with
 //! fields that no descriptor knows; a message that is kept in part loses all fields that the mask does not name.
 //!
@@ -50,9 +50,10 @@ impl Mask {
         if paths.is_empty() {
             return Ok(mask);
         }
-        mask.root = Selection::nothing();
-        for path in resolve(paths, schema)? {
-            mask.add(&path);
+        let resolved = resolve(paths, schema)?;
+        if !has_wildcard(paths) {
+            mask.root = Selection::nothing();
+            resolved.iter().for_each(|path| mask.add(path));
         }
         Ok(mask)
     }
@@ -79,7 +80,7 @@ impl Mask {
         Self::parse(&all, schema)
     }
 
-    /// Reads a mask for writing. Without paths it means everything that a client may write; paths of the server's own
+    /// Reads a mask for writing. Without paths, or with `*`, it means everything that a client may write; paths of the server's own
     /// fields are dropped, so the mask may become empty.
     ///
     /// # Errors
@@ -87,8 +88,8 @@ impl Mask {
     pub fn parse_write(paths: &[String], schema: &Schema) -> Result<Self, QueryError> {
         let everything = WRITABLE.map(str::to_owned);
         let mut mask = Self { schema: schema.clone(), root: Selection::nothing() };
-        let paths = if paths.is_empty() { &everything } else { paths };
-        for path in resolve(paths, schema)? {
+        let all: &[String] = if paths.is_empty() || has_wildcard(paths) { &everything } else { &[] };
+        for path in resolve(paths, schema)?.into_iter().chain(resolve(all, schema)?) {
             for path in writable_parts(path, schema)? {
                 if path.is_through_list() {
                     let path = shown(&path.to_string());
@@ -177,7 +178,7 @@ impl Mask {
         let resource = Schema::resource();
         let field = |name: &str| resource.get_field_by_name(name).map(Step::Field);
         let begin = match path.root {
-            Root::Resource => None,
+            Root::Resource | Root::Element => None,
             Root::Data => field("data"),
             Root::Name => field("id"),
         };
@@ -205,12 +206,21 @@ fn head(resource: &pb::Resource) -> Vec<u8> {
     head.encode_to_vec()
 }
 
+/// The path of a mask that means everything.
+const WILDCARD: &str = "*";
+
+fn has_wildcard(paths: &[String]) -> bool {
+    paths.iter().any(|path| path == WILDCARD)
+}
+
+/// Resolves the paths of a mask, except for the wildcard.
 fn resolve(paths: &[String], schema: &Schema) -> Result<Vec<Path>, QueryError> {
     if paths.len() > limits::MASK_PATHS {
         let fault = format!("it has {} paths; at most {} are allowed", paths.len(), limits::MASK_PATHS);
         return Err(QueryError::Mask(fault));
     }
-    paths.iter().filter_map(|path| Path::parse_unless_reserved(path, schema).transpose()).collect()
+    let named = paths.iter().filter(|path| *path != WILDCARD);
+    named.filter_map(|path| Path::parse_unless_reserved(path, schema).transpose()).collect()
 }
 
 /// The parts of a path that a client may write.

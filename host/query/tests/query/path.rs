@@ -33,6 +33,8 @@ fn keys_are_literal_and_dots_in_them_are_escaped() {
         r"meta.labels.example\.com/x",
         "status.sync.conditions.state",
         r#"metadata["a.[\"b"]"#,
+        r#"metadata["a\"b"]"#,
+        r#"metadata["a\\"].x"#.trim_end_matches(".x"),
         r#"metadata[""]"#,
         "data.by_number.-5",
         "data.by_bool.true",

@@ -8,7 +8,7 @@ use std::{
 
 use mortise_plugin_host::CallerId;
 use mortise_resource::{
-    Scope,
+    Code, Error, Scope,
     authorizer::{AllowAll, Authorizer},
     pb, tenancy,
 };
@@ -19,6 +19,9 @@ use super::{
     reader::Reader,
 };
 use crate::core::Core;
+
+/// The header with the version that the answer to a read must not be older than.
+pub const AT_LEAST_HEADER: &str = "x-mortise-at-least";
 
 /// The caller of one RPC.
 #[derive(Clone)]
@@ -33,6 +36,10 @@ pub struct Caller {
     pub origin: Option<Arc<Origin>>,
     /// The plugin whose hook calls in the middle of a request. The hook holds an instance, so such a call never waits.
     pub hook_of: Option<Arc<str>>,
+    /// The plugin whose controller calls.
+    pub controller_of: Option<Arc<str>>,
+    /// The version that the answer must not be older than, as the client wrote it.
+    pub at_least: Option<Arc<str>>,
     /// The client that reads the answer; `None` if the answer never waits for it.
     pub reader: Option<Arc<Reader>>,
 }
@@ -95,7 +102,17 @@ impl Caller {
     /// Makes the caller of an authorizer.
     #[must_use]
     pub fn new(authorizer: Arc<dyn Authorizer>, consistency: Consistency) -> Self {
-        Self { authorizer, consistency, source: Source::default(), origin: None, hook_of: None, reader: None }
+        let source = Source::default();
+        Self {
+            authorizer,
+            consistency,
+            source,
+            origin: None,
+            hook_of: None,
+            controller_of: None,
+            at_least: None,
+            reader: None,
+        }
     }
 
     /// Makes the host itself, with all permissions.
@@ -136,6 +153,41 @@ impl Caller {
     #[must_use]
     pub fn in_hook_of(self, plugin: Arc<str>) -> Self {
         Self { hook_of: Some(plugin), ..self }
+    }
+
+    /// Marks the caller as a controller of a plugin.
+    #[must_use]
+    pub fn as_controller_of(self, plugin: Arc<str>) -> Self {
+        Self { controller_of: Some(plugin), ..self }
+    }
+
+    /// Requires answers that are not older than a version.
+    #[must_use]
+    pub fn not_older_than(self, version: Option<&str>) -> Self {
+        Self { at_least: version.map(Arc::from), ..self }
+    }
+
+    /// Refuses a read that would be older than the caller requires. Reads show every version that was answered before,
+    /// so this fails only for versions that this server has never given.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: not a version. `FailedPrecondition`: a version that is not reached here.
+    pub(crate) fn check_at_least(&self, core: &Core) -> Result<(), Error> {
+        let Some(wanted) = &self.at_least else { return Ok(()) };
+        let version: u64 = wanted.parse().map_err(|_| {
+            Error::invalid(format!(
+                "{AT_LEAST_HEADER}: {wanted:?} is not a version; write the version of a resource, a decimal number"
+            ))
+        })?;
+        let newest = core.backend.newest_version();
+        if version <= newest {
+            return Ok(());
+        }
+        let text = format!(
+            "{AT_LEAST_HEADER}: version {version} is not reached here, the newest is {newest}; use a version from an answer \
+             of this server, since each server counts its own"
+        );
+        Err(Error::new(Code::FailedPrecondition, text))
     }
 
     /// Sets the client that reads the answer.

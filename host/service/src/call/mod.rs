@@ -23,7 +23,7 @@ mod writer_queue;
 pub use audit::Call;
 pub(crate) use audit::Method;
 pub(crate) use caller::QueueKey;
-pub use caller::{Caller, Source};
+pub use caller::{AT_LEAST_HEADER, Caller, Source};
 pub use caller_counts::{CallerCounts, OpenCount};
 pub(crate) use fair::{FairPool, NoShare, Share};
 pub use origin::{Origin, Remote, Surface};

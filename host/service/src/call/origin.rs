@@ -21,6 +21,8 @@ pub enum Surface {
     Controller,
     /// The replication from another region.
     Region,
+    /// The garbage collector of owner references.
+    Collector,
 }
 
 /// The other end of a connection.
@@ -69,6 +71,7 @@ impl Surface {
             Self::Dns => "dns",
             Self::Controller => "controller",
             Self::Region => "region",
+            Self::Collector => "collector",
         }
     }
 }

@@ -7,8 +7,7 @@
 use mortise_resource::{Error, pb};
 
 use super::{
-    QueueKey,
-    caller::{Caller, Source},
+    caller::Caller,
     writer_queue::{WriterQueues, WriterTurn, contention},
 };
 
@@ -30,28 +29,25 @@ impl From<Error> for Failure {
 }
 
 /// The attempts of one request, and its turn after a conflict.
-pub(crate) struct Retry {
+pub(crate) struct Retry<'r> {
     /// The queue of the resource; `None` for a request whose first failure is final.
-    queue: Option<QueuePlace>,
+    queue: Option<QueuePlace<'r>>,
     turn: Option<WriterTurn>,
     attempts: u32,
 }
 
-/// The place of a request: the resource, and the caller among its other writers.
-struct QueuePlace {
-    queues: WriterQueues,
-    resource: Source,
-    caller: QueueKey,
+/// The place of a request: the resource, and the caller among its other writers. Their keys are made at a conflict.
+struct QueuePlace<'r> {
+    queues: &'r WriterQueues,
+    id: &'r pb::Id,
+    caller: &'r Caller,
 }
 
-impl Retry {
+impl<'r> Retry<'r> {
     /// Makes the attempts of a request about a resource. `version` is the version that the request names.
-    pub(crate) fn new(queues: &WriterQueues, caller: &Caller, id: &pb::Id, version: &str) -> Self {
-        if !version.is_empty() {
-            return Self::once();
-        }
-        let queue = QueuePlace { queues: queues.clone(), resource: WriterQueues::key(id), caller: caller.queue_key() };
-        Self { queue: Some(queue), ..Self::once() }
+    pub(crate) fn new(queues: &'r WriterQueues, caller: &'r Caller, id: &'r pb::Id, version: &str) -> Self {
+        let queue = version.is_empty().then_some(QueuePlace { queues, id, caller });
+        Self { queue, ..Self::once() }
     }
 
     /// Makes the attempt of a request that does not try again.
@@ -61,7 +57,7 @@ impl Retry {
 
     /// Whether other requests wait for the turn of the resource, so that this one has to queue before its commit.
     pub(crate) fn must_queue(&self) -> bool {
-        self.turn.is_none() && self.queue.as_ref().is_some_and(|queue| queue.queues.is_contended(queue.resource))
+        self.turn.is_none() && self.queue.as_ref().is_some_and(|queue| queue.queues.is_contended(queue.id))
     }
 
     /// Waits for the turn, if other requests wait for it.
@@ -94,9 +90,9 @@ impl Retry {
     }
 
     async fn take_turn(&mut self) -> Result<(), Error> {
-        if let Some(QueuePlace { queues, resource, caller }) = &self.queue {
+        if let Some(QueuePlace { queues, id, caller }) = &self.queue {
             metrics::counter!("mortise_write_conflicts_total").increment(1);
-            self.turn = Some(queues.wait(*resource, caller.clone()).await?);
+            self.turn = Some(queues.wait(WriterQueues::key(id), caller.queue_key()).await?);
         }
         Ok(())
     }
@@ -109,8 +105,8 @@ mod tests {
 
     use super::*;
 
-    fn retry(queues: &WriterQueues, version: &str) -> Retry {
-        Retry::new(queues, &Caller::host(Consistency::Eventual), &pb::Id::default(), version)
+    fn anyone() -> Caller {
+        Caller::host(Consistency::Eventual)
     }
 
     fn conflict() -> Failure {
@@ -120,9 +116,10 @@ mod tests {
     #[tokio::test]
     async fn a_request_with_a_version_tries_once_and_waits_for_nobody() {
         let queues = WriterQueues::default();
-        let mut first = retry(&queues, "");
+        let (caller, id) = (anyone(), pb::Id::default());
+        let mut first = Retry::new(&queues, &caller, &id, "");
         first.after(conflict()).await.unwrap();
-        let mut conditional = retry(&queues, "7");
+        let mut conditional = Retry::new(&queues, &caller, &id, "7");
         assert!(!conditional.must_queue());
         let failed = conditional.after(conflict()).await.unwrap_err();
         assert_eq!(failed.message, "the given version doesn't match");
@@ -131,7 +128,8 @@ mod tests {
     #[tokio::test]
     async fn the_second_queues_behind_the_first_before_it_commits() {
         let queues = WriterQueues::default();
-        let (mut first, mut second) = (retry(&queues, ""), retry(&queues, ""));
+        let (caller, id) = (anyone(), pb::Id::default());
+        let [mut first, mut second] = [(), ()].map(|()| Retry::new(&queues, &caller, &id, ""));
         assert!(!first.must_queue());
         first.after(conflict()).await.unwrap();
         assert!(second.must_queue() && !first.must_queue());
@@ -144,7 +142,8 @@ mod tests {
     #[tokio::test]
     async fn attempts_are_bounded_and_the_error_names_contention() {
         let queues = WriterQueues::default();
-        let mut retry = retry(&queues, "");
+        let (caller, id) = (anyone(), pb::Id::default());
+        let mut retry = Retry::new(&queues, &caller, &id, "");
         for _ in 1..MAX_ATTEMPTS {
             retry.after(conflict()).await.unwrap();
         }
@@ -153,6 +152,6 @@ mod tests {
                     again later";
         assert_eq!((failed.code, failed.message.as_str()), (Code::Aborted, text));
         drop(retry);
-        assert!(!queues.is_contended(WriterQueues::key(&pb::Id::default())));
+        assert!(!queues.is_contended(&id));
     }
 }

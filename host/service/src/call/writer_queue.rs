@@ -72,8 +72,8 @@ impl WriterQueues {
     }
 
     /// Whether requests wait for the turn of a resource, or one holds the turn.
-    pub(super) fn is_contended(&self, resource: Source) -> bool {
-        self.0.count.load(Ordering::Acquire) > 0 && self.0.by_resource.lock().contains_key(&resource)
+    pub(super) fn is_contended(&self, id: &pb::Id) -> bool {
+        self.0.count.load(Ordering::Acquire) > 0 && self.0.by_resource.lock().contains_key(&Self::key(id))
     }
 
     /// Waits for the turn of a resource.
@@ -137,24 +137,28 @@ mod tests {
         QueueKey { holder: source, connection: source, is_known: true, reader: None }
     }
 
+    fn id(name: &str) -> pb::Id {
+        pb::Id { name: name.into(), ..pb::Id::default() }
+    }
+
     fn resource(name: &str) -> Source {
-        WriterQueues::key(&pb::Id { name: name.into(), ..pb::Id::default() })
+        WriterQueues::key(&id(name))
     }
 
     #[tokio::test]
     async fn one_request_has_the_turn_of_a_resource_and_a_queue_goes_with_its_last_member() {
         let queues = WriterQueues::default();
         let (a, b) = (resource("a"), resource("b"));
-        assert!(!queues.is_contended(a));
+        assert!(!queues.is_contended(&id("a")));
         let first = queues.wait(a, caller(1)).await.unwrap();
-        assert!(queues.is_contended(a) && !queues.is_contended(b));
+        assert!(queues.is_contended(&id("a")) && !queues.is_contended(&id("b")));
         let other = queues.wait(b, caller(1)).now_or_never().expect("another resource is free").unwrap();
         let mut second = Box::pin(queues.wait(a, caller(2)));
         assert!(futures::poll!(second.as_mut()).is_pending());
         drop(first);
         drop(second.await.unwrap());
         drop(other);
-        assert!(!queues.is_contended(a) && !queues.is_contended(b));
+        assert!(!queues.is_contended(&id("a")) && !queues.is_contended(&id("b")));
         assert_eq!((queues.0.count.load(Ordering::SeqCst), queues.0.by_resource.lock().len()), (0, 0));
     }
 
@@ -167,7 +171,7 @@ mod tests {
             assert!(futures::poll!(gone.as_mut()).is_pending());
         }
         drop(first);
-        assert!(!queues.is_contended(resource("a")));
+        assert!(!queues.is_contended(&id("a")));
     }
 
     #[tokio::test]

@@ -28,7 +28,11 @@ use crate::{
     call::{Caller, store_fault::store_fault},
     core::ids::{self, tenancy_of},
     registry::ResourceType,
-    rules::{RequestHooks, admit, region, server_meta, upgrade},
+    rules::{
+        RequestHooks, admit,
+        region::{self, Placement},
+        server_meta, upgrade,
+    },
 };
 
 /// Longest external id, bytes.
@@ -100,7 +104,8 @@ impl Changes {
         }
         resource.generation = ids::ulid();
         server_meta::set(&kind, &mut resource, None, None);
-        region::set_computed(&self.core, &kind, &mut resource, units.policy.as_deref(), true)?;
+        let placement = Placement { policy: units.policy.as_deref(), ..Placement::default() };
+        region::set_computed(&self.core, &kind, &mut resource, placement, true)?;
         let id = resource.id.clone().unwrap_or_default();
         let references = self.references.check_written(&registry, caller, &kind, &resource, None).await?;
         let batch = result.batch(&kind, resource, units.expect, references);

@@ -21,7 +21,11 @@ use crate::{
     deletion::{PlannedAction, Purpose},
     references::ResourceKey,
     registry::{Owner, Registry, ResourceType},
-    rules::{ReadDecision, RequestHooks, admit, builtin_types, region, server_meta, tombstone, upgrade},
+    rules::{
+        ReadDecision, RequestHooks, admit, builtin_types,
+        region::{self, Placement},
+        server_meta, tombstone, upgrade,
+    },
 };
 
 impl Changes {
@@ -68,9 +72,13 @@ impl Changes {
             id.uid = ids::ulid();
         }
         resource.generation = ids::ulid();
-        let client = resource.meta.take();
+        // The hook's word on `block_deletion` stays in `meta`.
+        let client = resource.meta.clone();
         server_meta::set(&new_kind, &mut resource, client.as_deref(), None);
-        region::set_computed(&self.core, &new_kind, &mut resource, units.policy.as_deref(), true)?;
+        let policy = units.policy.as_deref();
+        let inherited = region::inherited(&self.core, &registry, &new_kind, &resource, policy).await;
+        let inherited = inherited.map_err(|e| failed(&e))?;
+        region::set_computed(&self.core, &new_kind, &mut resource, Placement { policy, inherited: &inherited }, true)?;
         // The old resource must still exist, in this incarnation; its deletion compares the version.
         let source =
             Expectation { id: ExpectedId::from(&old_id), generation: Some(before.clone()), is_unmarked: false };

@@ -43,7 +43,10 @@ impl Deletions {
         }
         let action = plan.action();
         // The place is held until the end.
-        let DeletionPlan { deletions, unset, referrers, place: _place, .. } = plan;
+        let DeletionPlan { deletions, unset, referrers, deletion, place: _place, .. } = plan;
+        // All parts of one commit belong to one deletion.
+        let root = deletions.first().map(|root| root.stored.uid().to_owned()).unwrap_or_default();
+        let deletion = if deletion.is_empty() { root } else { deletion };
         let mut mutations = Vec::new();
         for (stored, targets) in unset.into_values() {
             let goes = |target: &ResourceKey, on_delete| on_delete == OnDelete::Unset && targets.contains(target);
@@ -56,13 +59,13 @@ impl Deletions {
             let mut stored = stored.decode()?;
             match action {
                 PlannedAction::Remove if is_alone => {
-                    self.remove_expecting(&stored, referrers).await?;
+                    self.remove_expecting(&stored, referrers, &deletion).await?;
                     return Ok(PlannedAction::Remove);
                 }
-                PlannedAction::Remove => mutations.extend(tombstone::removal(&stored)),
+                PlannedAction::Remove => mutations.extend(tombstone::removal_by(&stored, &deletion)),
                 PlannedAction::Mark => {
                     renew_records(&self.core, &mut stored);
-                    mutations.extend(marked(stored));
+                    mutations.extend(marked(stored, &deletion));
                 }
             }
         }
@@ -140,8 +143,8 @@ impl Deletions {
 }
 
 /// Returns the mutations that mark and hold a resource, with work for the garbage collector; none if it is
-/// marked and held already.
-pub(crate) fn marked(mut stored: pb::Resource) -> Vec<Mutation> {
+/// marked and held already. `deletion` is the uid of the resource whose deletion this is a part of.
+pub(crate) fn marked(mut stored: pb::Resource, deletion: &str) -> Vec<Mutation> {
     let is_held = meta::finalizers(&stored.metadata).contains(REFERENCES_FINALIZER);
     if meta::is_marked(&stored.metadata) && is_held {
         return Vec::new();
@@ -152,6 +155,6 @@ pub(crate) fn marked(mut stored: pb::Resource) -> Vec<Mutation> {
     meta::add_finalizer(&mut stored.metadata, REFERENCES_FINALIZER);
     stored.generation = ids::ulid();
     server_meta::set_touched(&mut stored);
-    let work = tombstone::pending(&stored.id.clone().unwrap_or_default());
+    let work = tombstone::pending(&stored, deletion);
     vec![Mutation::Put(Box::new(stored)), work]
 }

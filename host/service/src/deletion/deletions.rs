@@ -4,9 +4,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use mortise_resource::EncodedResource;
 use mortise_store::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet, StoreError};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::plan::{DeletionPlan, DeletionSize, LARGEST_DELETION, PlanError, Purpose, ReferenceGraph, SMALL_DELETION};
+use super::{
+    overlay::Overlay,
+    plan::{DeletionPlan, DeletionSize, LARGEST_DELETION, PlanError, Purpose, ReferenceGraph, SMALL_DELETION},
+};
 use crate::{
     core::Core,
     references::{References, ResourceKey},
@@ -40,19 +43,25 @@ impl Deletions {
         root: EncodedResource,
         purpose: Purpose<'_>,
     ) -> Result<DeletionPlan, PlanError> {
-        match self.plan_within(SMALL_DELETION, registry, root.clone(), purpose).await {
+        let now = Overlay::default();
+        match self.plan_over(&now, SMALL_DELETION, registry, root.clone(), purpose).await {
             Err(PlanError::TooFar) => {}
             planned => return planned,
         }
-        // Shown plans have places of their own, so that readers do not delay deletions.
-        let places = if matches!(purpose, Purpose::Show) { &self.large_shown } else { &self.large };
-        let place = places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let plan = self.plan_within(LARGEST_DELETION, registry, root, purpose).await?;
+        let place = self.large.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let plan = self.plan_over(&now, LARGEST_DELETION, registry, root, purpose).await?;
         Ok(DeletionPlan { place: Some(place), ..plan })
     }
 
-    async fn plan_within(
+    /// Waits for the place of a large plan that is only shown.
+    pub(super) async fn place_to_show(&self) -> Result<OwnedSemaphorePermit, StoreError> {
+        self.large_shown.clone().acquire_owned().await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Plans over a supposed state of the store.
+    pub(super) async fn plan_over(
         &self,
+        supposed: &Overlay,
         limit: DeletionSize,
         registry: &Registry,
         root: EncodedResource,
@@ -67,7 +76,7 @@ impl Deletions {
                     let known = self.references.passes.ensure_referrers(registry, &target.group, &target.kind).await;
                     known.map_err(PlanError::Records)?;
                 }
-                self.look_at_referrers(&mut graph, next, target).await?;
+                self.look_at_referrers(supposed, &mut graph, next, target).await?;
             }
             next += 1;
         }
@@ -76,6 +85,7 @@ impl Deletions {
 
     async fn look_at_referrers(
         &self,
+        supposed: &Overlay,
         graph: &mut ReferenceGraph<'_>,
         index: usize,
         target: ResourceKey,
@@ -87,13 +97,16 @@ impl Deletions {
             while let Some(page) = referrers.next().await? {
                 for referrer in page {
                     at_commit.add(on_delete, referrer.id());
-                    if !target.is(&referrer) && !region::is_foreign(&self.core, &referrer) {
+                    if target.is(&referrer) || region::is_foreign(&self.core, &referrer) {
+                        continue;
+                    }
+                    if let Some(referrer) = supposed.referrer(referrer, &target, on_delete)? {
                         graph.refer(referrer, &target, on_delete)?;
                     }
                 }
             }
         }
-        let later = self.look_at_later(graph, index, &target).await?;
+        let later = self.look_at_later(supposed, graph, index, &target).await?;
         graph.plan.referrers.push(ExpectedReferrers { id, at_commit, deferred: later });
         Ok(())
     }
@@ -101,6 +114,7 @@ impl Deletions {
     /// Looks at the referrers with deferred work. Returns those that do not hold the resource; `None` if one does.
     async fn look_at_later(
         &self,
+        supposed: &Overlay,
         graph: &mut ReferenceGraph<'_>,
         index: usize,
         target: &ResourceKey,
@@ -111,14 +125,15 @@ impl Deletions {
             while let Some(page) = referrers.next().await? {
                 for referrer in page {
                     seen.add(on_delete, referrer.id());
-                    if target.is(&referrer)
-                        || region::is_foreign(&self.core, &referrer)
-                        || graph.joins_later(&referrer, target, on_delete)?
-                    {
+                    if target.is(&referrer) || region::is_foreign(&self.core, &referrer) {
                         continue;
                     }
-                    graph.held.insert(index);
-                    if !graph.show_later(referrer, target, on_delete)? {
+                    let referrer = supposed.referrer(referrer, target, on_delete)?;
+                    if let Some(referrer) = referrer
+                        && !graph.joins_later(&referrer, target, on_delete)?
+                    {
+                        graph.held.insert(index);
+                        graph.plan.holders.push(referrer.id().into());
                         return Ok(None);
                     }
                 }

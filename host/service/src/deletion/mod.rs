@@ -13,6 +13,9 @@
 mod carry_out;
 mod deletions;
 mod error;
+mod outlook;
+mod overlay;
+mod owners;
 mod plan;
 mod reaper;
 mod release;
@@ -25,3 +28,12 @@ pub use error::RemovalError;
 pub(crate) use plan::{PlannedAction, Purpose};
 pub(crate) use shown_plan::ShownPlan;
 pub(crate) use tenancy_cleanup::TenancyCleanup;
+
+#[cfg(test)]
+mod changeset_tests;
+#[cfg(test)]
+mod outlook_tests;
+#[cfg(test)]
+mod owners_tests;
+#[cfg(test)]
+mod test_graph;

@@ -30,9 +30,7 @@ use crate::{
 /// Resources that one deletion may delete, mark or change.
 pub(super) const MAX_REACHED_RESOURCES: usize = 10_000;
 /// Bytes of these resources.
-const MAX_REACHED_BYTES: usize = 32 << 20;
-/// Referrers with deferred work in a shown plan, at most.
-const MAX_SHOWN_REFERRERS: usize = 1_000;
+pub(super) const MAX_REACHED_BYTES: usize = 32 << 20;
 /// Largest deletion that runs beside others.
 pub(super) const SMALL_DELETION: DeletionSize = DeletionSize { resources: 256, bytes: 1 << 20 };
 /// Largest deletion.
@@ -42,8 +40,8 @@ pub(super) const LARGEST_DELETION: DeletionSize =
 /// Number and bytes of the reached resources.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DeletionSize {
-    resources: usize,
-    bytes: usize,
+    pub(super) resources: usize,
+    pub(super) bytes: usize,
 }
 
 /// The purpose of a planned deletion.
@@ -51,14 +49,24 @@ pub(super) struct DeletionSize {
 pub(crate) enum Purpose<'p> {
     /// A request, or the host.
     Delete,
-    /// A preview for a caller.
-    Show,
-    /// The emptying of a tenancy unit: blocking resources inside the unit are deleted.
-    Empty(&'p pb::Tenancy),
+    /// A part of the deletion of the resource with this uid.
+    Follow(&'p str),
+    /// The emptying of a tenancy unit: blocking resources inside the unit are deleted. The uid is the unit's.
+    Empty(&'p pb::Tenancy, &'p str),
     /// The end of a marked resource, whose deferred work is done. `ignores_finalizers` is true if the client's
     /// finalizers on it are gone; otherwise they count. A referrer that is marked itself, and cascades later or blocks,
-    /// is deleted with it: each would wait for the other.
-    Finish { ignores_finalizers: bool },
+    /// is deleted with it: each would wait for the other. `deletion` as in `Follow`; empty for the resource itself.
+    Finish { ignores_finalizers: bool, deletion: &'p str },
+}
+
+impl<'p> Purpose<'p> {
+    /// Returns the uid of the resource whose deletion this is a part of; empty for the planned resource itself.
+    pub(super) fn deletion(self) -> &'p str {
+        match self {
+            Self::Delete => "",
+            Self::Follow(deletion) | Self::Empty(_, deletion) | Self::Finish { deletion, .. } => deletion,
+        }
+    }
 }
 
 /// The planned action for a reached resource.
@@ -78,12 +86,11 @@ pub(crate) struct PlannedDeletion {
     pub(super) because: Option<(ResourceKey, String)>,
 }
 
-/// A reference to a resource to be deleted.
+/// A blocking reference to a resource to be deleted.
 pub(super) struct Link {
     pub(super) referrer: EncodedResource,
     pub(super) target: ResourceKey,
-    pub(crate) field: String,
-    pub(crate) on_delete: OnDelete,
+    pub(super) field: String,
 }
 
 /// The effect of a deletion.
@@ -96,12 +103,12 @@ pub(crate) struct DeletionPlan {
     pub(super) blocks: Vec<Link>,
     /// Reached resources with `meta.lifecycle.block_deletion`.
     pub(super) protected: Vec<EncodedResource>,
-    /// References with deferred work, up to [`MAX_SHOWN_REFERRERS`], for a preview.
-    pub(super) later: Vec<Link>,
-    /// Whether there are more references with deferred work.
-    pub(super) is_later_cut: bool,
+    /// Referrers with deferred work that hold a resource, one for each.
+    pub(super) holders: Vec<ResourceKey>,
     /// Referrers that the commit expects, and no others.
     pub(crate) referrers: Vec<ExpectedReferrers>,
+    /// Uid of the resource whose deletion this is a part of; empty for the resource of the request.
+    pub(super) deletion: String,
     /// Place of a large deletion.
     pub(crate) place: Option<OwnedSemaphorePermit>,
 }
@@ -144,7 +151,7 @@ pub(super) struct ReferenceGraph<'p> {
     pub(super) plan: DeletionPlan,
     purpose: Purpose<'p>,
     /// Index of each resource in the plan.
-    at: HashMap<ResourceKey, usize>,
+    positions: HashMap<ResourceKey, usize>,
     /// Indices of the resources held by finalizers or deferred work.
     pub(super) held: BTreeSet<usize>,
     /// References to be cleared: referrer and target.
@@ -162,13 +169,13 @@ impl<'p> ReferenceGraph<'p> {
             unset: BTreeMap::new(),
             blocks: Vec::new(),
             protected: Vec::new(),
-            later: Vec::new(),
-            is_later_cut: false,
+            holders: Vec::new(),
             referrers: Vec::new(),
+            deletion: purpose.deletion().to_owned(),
             place: None,
         };
         let (positions, held, known) = (HashMap::new(), BTreeSet::new(), HashMap::new());
-        Self { plan, purpose, at: positions, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
+        Self { plan, purpose, positions, held, unset: Vec::new(), known, reached: DeletionSize::default(), limit }
     }
 
     /// Adds a resource to be deleted, unless it is already there.
@@ -178,13 +185,13 @@ impl<'p> ReferenceGraph<'p> {
         because: Option<(ResourceKey, String)>,
     ) -> Result<(), PlanError> {
         let key = ResourceKey::from(stored.id());
-        if self.at.contains_key(&key) {
+        if self.positions.contains_key(&key) {
             return Ok(());
         }
         let index = self.plan.deletions.len();
         let stored = if index == 0 { stored } else { self.reach(stored)? };
         let whole = stored.decode()?;
-        let is_finished = index == 0 && matches!(self.purpose, Purpose::Finish { ignores_finalizers: true });
+        let is_finished = index == 0 && matches!(self.purpose, Purpose::Finish { ignores_finalizers: true, .. });
         if !is_finished && meta::finalizers(&whole.metadata).iter().any(|finalizer| *finalizer != REFERENCES_FINALIZER)
         {
             self.held.insert(index);
@@ -192,7 +199,7 @@ impl<'p> ReferenceGraph<'p> {
         if deletion_rules::is_protected(&whole) {
             self.plan.protected.push(stored.clone());
         }
-        self.at.insert(key, index);
+        self.positions.insert(key, index);
         self.plan.deletions.push(PlannedDeletion { stored, action: PlannedAction::Remove, because });
         Ok(())
     }
@@ -223,7 +230,7 @@ impl<'p> ReferenceGraph<'p> {
         let field = field_of(&referrer, target, on_delete)?;
         let goes = match (on_delete, self.purpose) {
             (OnDelete::Cascade, _) => true,
-            (OnDelete::Block, Purpose::Empty(tenancy)) => is_within(&referrer, tenancy),
+            (OnDelete::Block, Purpose::Empty(tenancy, _)) => is_within(&referrer, tenancy),
             (OnDelete::Block, Purpose::Finish { .. }) => referrer.deletion_mark().is_some(),
             _ => false,
         };
@@ -232,7 +239,7 @@ impl<'p> ReferenceGraph<'p> {
         }
         let referrer = self.reach(referrer)?;
         match on_delete {
-            OnDelete::Block => self.plan.blocks.push(Link { referrer, target: target.clone(), field, on_delete }),
+            OnDelete::Block => self.plan.blocks.push(Link { referrer, target: target.clone(), field }),
             _ => self.unset.push((ResourceKey::from(referrer.id()), target.clone())),
         }
         Ok(())
@@ -256,27 +263,6 @@ impl<'p> ReferenceGraph<'p> {
         Ok(joins)
     }
 
-    /// Notes a reference with deferred work. Returns whether further references to the same target are wanted.
-    pub(super) fn show_later(
-        &mut self,
-        referrer: EncodedResource,
-        target: &ResourceKey,
-        on_delete: OnDelete,
-    ) -> Result<bool, PlanError> {
-        let shows = matches!(self.purpose, Purpose::Show);
-        let bytes = self.reached.bytes + referrer.bytes().len();
-        if shows && (self.plan.later.len() >= MAX_SHOWN_REFERRERS || bytes > MAX_REACHED_BYTES) {
-            self.plan.is_later_cut = true;
-            return Ok(false);
-        }
-        if shows {
-            self.reached.bytes = bytes;
-            let field = field_of(&referrer, target, on_delete)?;
-            self.plan.later.push(Link { referrer, target: target.clone(), field, on_delete });
-        }
-        Ok(shows)
-    }
-
     /// Decides which resources can be deleted now.
     pub(super) fn finish(mut self) -> Result<DeletionPlan, PlanError> {
         // A held resource holds everything that it refers to.
@@ -288,18 +274,18 @@ impl<'p> ReferenceGraph<'p> {
                 if matches!(record.on_delete(), OnDelete::Unspecified | OnDelete::AllowDangling) {
                     continue;
                 }
-                if let Some(target) = self.at.get(&ResourceKey::from(&record))
+                if let Some(target) = self.positions.get(&ResourceKey::from(&record))
                     && self.held.insert(*target)
                 {
                     open.push(*target);
                 }
             }
         }
-        let positions = &self.at;
+        let positions = &self.positions;
         self.plan.blocks.retain(|link| !positions.contains_key(&ResourceKey::from(link.referrer.id())));
         for (key, target) in self.unset {
             let Some(referrer) = self.known.get(&key).cloned() else { continue };
-            let goes = |key: &ResourceKey| self.at.get(key).and_then(|index| self.plan.deletions.get(*index));
+            let goes = |key: &ResourceKey| positions.get(key).and_then(|index| self.plan.deletions.get(*index));
             if goes(&key).is_none() && goes(&target).is_some_and(|planned| planned.action == PlannedAction::Remove) {
                 self.plan.unset.entry(key).or_insert_with(|| (referrer, BTreeSet::new())).1.insert(target);
             }

@@ -4,7 +4,7 @@
 //! tombstone's status. Some time later it does so once more, for children that were being written meanwhile, and
 //! deletes the tombstone. Children with finalizers are marked, and deleted after their last finalizer. The children's
 //! deletions leave tombstones of their own, so whole trees are deleted. Owner references to the owner are dropped
-//! ([`crate::deletion::release`]).
+//! ([`crate::deletion::owners`]).
 //!
 //! The tombstone of a resource that still exists, marked and held by its referrers, stands for its deferred work.
 //!
@@ -26,17 +26,17 @@ use prost::Message as _;
 use super::{
     deletions::{Deletions, GROUP_COMMIT_CHANGES},
     error::RemovalError,
+    owners::DeletedOwner,
     plan::Purpose,
 };
 use crate::{
     core::ids,
     references::finalizer,
-    rules::{builtin_types, region},
+    rules::{
+        builtin_types, region,
+        tombstone::{self, FIRST_PASS, STATUS_KEY},
+    },
 };
-
-/// The status entry that records the first pass.
-const STATUS_KEY: &str = "consul.io/reaper-controller";
-const FIRST_PASS: &str = "FirstPassCompleted";
 
 /// The controller of tombstones.
 struct Reaper(Deletions);
@@ -68,54 +68,61 @@ impl Deletions {
         self.core.options.second_pass.saturating_sub(Duration::from_secs(elapsed.unsigned_abs()))
     }
 
-    async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
+    pub(super) async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
         let tombstone = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(tombstone) => tombstone,
             Err(StoreError::NotFound) => return Ok(Outcome::Done),
             Err(e) => return Err(e.into()),
         };
         let content = tombstone.data.as_ref().and_then(|any| pb::Tombstone::decode(any.value.as_slice()).ok());
-        let Some(owner) = content.and_then(|c| c.owner).filter(|owner| !owner.uid.is_empty()) else {
+        let deleted = content.and_then(|content| DeletedOwner::of(content, &tombstone));
+        let Some(deleted) = deleted else {
             tracing::warn!(tombstone = id.name, "names no owner with a uid; nothing to do");
             return Ok(Outcome::Done);
         };
+        let owner = deleted.id.clone();
         // A tombstone counts only when its owner is gone; while the owner lives, its children are safe.
         match self.core.backend.read(Consistency::Consistent, &owner).await {
             Err(StoreError::NotFound) => {}
-            Ok(owner) => return self.process_living(id, owner).await,
+            Ok(owner) => return self.process_living(id, owner, &deleted.deletion).await,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => {
-                return self.process_living(id, stored.decode()?).await;
+                return self.process_living(id, stored.decode()?, &deleted.deletion).await;
             }
             Err(e) => return Err(e.into()),
         }
         let wait = self.remaining_wait(&tombstone);
         if first_pass(&tombstone).is_none() {
-            self.delete_children(&owner).await?;
+            self.delete_children(&deleted).await?;
             self.record_first_pass(tombstone).await?;
             return Ok(Outcome::After(self.core.options.second_pass));
         }
         if !wait.is_zero() {
             return Ok(Outcome::After(wait));
         }
-        self.delete_children(&owner).await?;
+        self.delete_children(&deleted).await?;
         self.delete_unchecked(id).await?;
         Ok(Outcome::Done)
     }
 
     /// Works on a tombstone whose resource still exists: one held by its referrers, or a tombstone without a deletion.
-    async fn process_living(&self, tombstone: &pb::Id, owner: pb::Resource) -> Result<Outcome, RemovalError> {
+    async fn process_living(
+        &self,
+        tombstone: &pb::Id,
+        owner: pb::Resource,
+        deletion: &str,
+    ) -> Result<Outcome, RemovalError> {
         let is_held = meta::finalizers(&owner.metadata).contains(finalizer::REFERENCES_FINALIZER);
         if is_held && meta::is_marked(&owner.metadata) {
-            return self.work_off(owner).await;
+            return self.work_off(owner, deletion).await;
         }
         self.delete_unchecked(tombstone).await?;
         Ok(Outcome::Done)
     }
 
     /// Deletes the owner's children, and drops the owner from the owner references of others.
-    async fn delete_children(&self, owner: &pb::Id) -> Result<(), RemovalError> {
+    async fn delete_children(&self, owner: &DeletedOwner) -> Result<(), RemovalError> {
         let released = self.release_dependents(owner).await;
-        let mut pages = self.core.backend.scan_owned(owner).await?;
+        let mut pages = self.core.backend.scan_owned(&owner.id).await?;
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
             // Replicas are deleted when their own region deletes them. Units named `default` exist without regard to
@@ -125,22 +132,13 @@ impl Deletions {
             let mut children = children.collect::<Result<Vec<_>, _>>()?;
             children.retain(|child| !builtin_types::is_default(child));
             // A failed child does not keep the others.
-            outcome = outcome.and(self.delete_all_for(children.into_iter(), Purpose::Delete).await);
+            outcome = outcome.and(self.delete_all_for(children.into_iter(), Purpose::Follow(&owner.deletion)).await);
         }
         outcome.and(released)
     }
 
     async fn record_first_pass(&self, mut tombstone: pb::Resource) -> Result<(), StoreError> {
-        let status = pb::Status {
-            observed_generation: tombstone.generation.clone(),
-            conditions: vec![pb::Condition {
-                r#type: FIRST_PASS.into(),
-                state: State::True.into(),
-                reason: "Success".into(),
-                ..pb::Condition::default()
-            }],
-            updated_at: Some(ids::timestamp()),
-        };
+        let status = tombstone::first_pass(&tombstone.generation);
         tombstone.status.insert(STATUS_KEY.to_owned(), status);
         match self.core.backend.write_cas(tombstone).await {
             Ok(_) => Ok(()),

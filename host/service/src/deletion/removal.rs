@@ -20,14 +20,16 @@ use crate::{
 impl Deletions {
     /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
     pub(crate) async fn remove(&self, stored: &pb::Resource) -> Result<(), StoreError> {
-        self.remove_expecting(stored, Vec::new()).await
+        self.remove_expecting(stored, Vec::new(), "").await
     }
 
-    /// Like [`Deletions::remove`], under the expectation that the referrers are still those.
+    /// Like [`Deletions::remove`], under the expectation that the referrers are still those, as part of the deletion of
+    /// the resource with this uid; empty for the resource itself.
     pub(super) async fn remove_expecting(
         &self,
         stored: &pb::Resource,
         referrers: Vec<ExpectedReferrers>,
+        deletion: &str,
     ) -> Result<(), StoreError> {
         let id = stored.id.clone().unwrap_or_default();
         let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
@@ -38,7 +40,7 @@ impl Deletions {
             referrers: referrers.clone(),
             ..Batch::new(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
         };
-        match self.core.backend.commit(with(tombstone::tombstone(&id, &id.uid))).await {
+        match self.core.backend.commit(with(tombstone::tombstone(stored, &id.uid, deletion))).await {
             Err(StoreError::CasFailure { mutation: 1 } | StoreError::WrongUid) => {}
             other => return other.map(drop),
         }
@@ -47,7 +49,7 @@ impl Deletions {
         // unpredictable name.
         match self.core.backend.read(Consistency::Consistent, &id).await {
             Err(StoreError::NotFound) => Ok(()),
-            _ => self.core.backend.commit(with(tombstone::tombstone(&id, &ids::ulid()))).await.map(drop),
+            _ => self.core.backend.commit(with(tombstone::tombstone(stored, &ids::ulid(), deletion))).await.map(drop),
         }
     }
 
@@ -101,7 +103,7 @@ impl Deletions {
             return Ok(self.carry_out(registry, &host, plan).await? == PlannedAction::Remove);
         }
         if !meta::has_finalizers(&stored.metadata) {
-            return Ok(self.remove(&stored).await.map(|()| true)?);
+            return Ok(self.remove_expecting(&stored, Vec::new(), purpose.deletion()).await.map(|()| true)?);
         }
         let mut marked = stored;
         tombstone::mark(&mut marked);
@@ -144,7 +146,7 @@ impl Deletions {
             return Ok(self.remove(stored).await?);
         }
         let root = EncodedResource::encode(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
-        let plan = self.plan(registry, root, Purpose::Finish { ignores_finalizers: true }).await?;
+        let plan = self.plan(registry, root, Purpose::Finish { ignores_finalizers: true, deletion: "" }).await?;
         self.carry_out(registry, &Caller::host(Consistency::Consistent), plan).await.map(drop)
     }
 }

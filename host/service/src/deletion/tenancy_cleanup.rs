@@ -154,6 +154,7 @@ impl TenancyCleanup {
         } else {
             pb::Tenancy { partition: tenancy_of(id).partition.clone(), namespace: id.name.clone() }
         };
+        let unit_uid = unit.id.as_ref().map(|id| id.uid.clone()).unwrap_or_default();
         let (mut empty, mut failed) = (true, Ok(()));
         for type_key in self.core.backend.types().await? {
             if type_key == TypeKey::from(&types::tombstone().to_pb()) {
@@ -167,7 +168,8 @@ impl TenancyCleanup {
                 let ids = page.iter().filter_map(|resource| resource.decode_id().transpose());
                 let ids = ids.collect::<Result<Vec<_>, _>>()?;
                 // A failed resource does not keep the others.
-                failed = failed.and(self.deletions.delete_all_for(ids.into_iter(), Purpose::Empty(&tenancy)).await);
+                failed = failed
+                    .and(self.deletions.delete_all_for(ids.into_iter(), Purpose::Empty(&tenancy, &unit_uid)).await);
             }
         }
         failed?;

@@ -3,7 +3,8 @@
 //! The choice follows from the facts that hold for every match. Of several required labels, the first whose entries end
 //! within the first page of the index is taken. Otherwise the field with the fewest entries is taken, if these are few
 //! or no label is required; otherwise the label with the fewest values. So reading a few pages decides, without
-//! statistics.
+//! statistics. Without any of these, the index of a field is walked: in the order of the search, if its first key is
+//! the field ([`super::walk`]), or over a range of few values, such as those with a beginning.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,6 +21,7 @@ use super::{
         lookup::{Lookup, LookupPage},
     },
     queries::Queries,
+    walk::{FieldWalk, WalkStep, walked},
 };
 
 /// Names that are read one by one; more of them are found by a range.
@@ -29,16 +31,18 @@ const MAX_LABEL_VALUES: usize = 100;
 /// Labels whose first page is read for the choice.
 const MAX_PROBED_LABELS: usize = 4;
 /// Entries up to which a field is preferred to a label with several pages.
-const MAX_FIELD_ENTRIES: usize = 1_000;
+pub(super) const MAX_FIELD_ENTRIES: usize = 1_000;
 /// Resources that are read by name at once.
-const PAGE_NAMES: usize = 64;
+pub(super) const PAGE_NAMES: usize = 64;
 
 /// The resources that may match, in pages.
 pub(crate) struct Candidates {
     pub(crate) access: Access,
     pub(crate) keys: Vec<String>,
-    /// Whether they come in the order of lists.
+    /// Whether they come in the order of the search, if that is the order of lists.
     pub(super) in_order: bool,
+    /// Whether the last page begins again with everything that may match.
+    pub(super) restarted: bool,
     /// First page, if the choice has read it.
     first: Option<Vec<EncodedResource>>,
     source: CandidateSource,
@@ -47,6 +51,7 @@ pub(crate) struct Candidates {
 enum CandidateSource {
     Names(std::vec::IntoIter<pb::Id>),
     Field(FieldSource),
+    Walk(Box<FieldWalk>),
     Scans { cursor: Box<dyn Cursor>, query: Query, rest: std::vec::IntoIter<ScanPart> },
 }
 
@@ -99,10 +104,19 @@ pub(crate) async fn choose(queries: &Queries, search: &Search, is_patient: bool)
     if let Some(candidates) = chosen {
         return Ok(candidates);
     }
-    let cursor = backend.scan_part(query, &ScanPart { label: None, after }).await?;
+    if let Some((walk, keys)) = walked(queries, search, is_patient).await {
+        let source = CandidateSource::Walk(Box::new(walk));
+        return Ok(Candidates { access: Access::Field, keys, in_order: false, restarted: false, first: None, source });
+    }
+    // The names of all matches may begin with more than the parent.
+    let mut query = query.clone();
+    if let Some(prefix) = search.name_prefix().filter(|prefix| prefix.starts_with(&query.name_prefix)) {
+        prefix.clone_into(&mut query.name_prefix);
+    }
+    let cursor = backend.scan_part(&query, &ScanPart { label: None, after }).await?;
     let source = CandidateSource::Scans { cursor, query: query.clone(), rest: Vec::new().into_iter() };
     let keys = Some(&query.name_prefix).filter(|prefix| !prefix.is_empty()).cloned().into_iter().collect();
-    Ok(Candidates { access: Access::NameRange, keys, in_order: true, first: None, source })
+    Ok(Candidates { access: Access::NameRange, keys, in_order: true, restarted: false, first: None, source })
 }
 
 fn by_names(query: &Query, resource_type: &pb::Type, names: &BTreeSet<String>, after: Option<&ListKey>) -> Candidates {
@@ -121,7 +135,7 @@ fn by_names(query: &Query, resource_type: &pb::Type, names: &BTreeSet<String>, a
     };
     let ids: Vec<_> = names.iter().map(id).collect();
     let source = CandidateSource::Names(ids.into_iter());
-    Candidates { access: Access::Names, keys: names, in_order: true, first: None, source }
+    Candidates { access: Access::Names, keys: names, in_order: true, restarted: false, first: None, source }
 }
 
 async fn by_label(
@@ -140,6 +154,7 @@ async fn by_label(
         access: Access::Label,
         keys: fact.values.iter().map(|value| format!("{label}={value}")).collect(),
         in_order: fact.values.len() <= 1,
+        restarted: false,
         first: None,
         source: CandidateSource::Scans { cursor, query: query.clone(), rest: parts },
     })
@@ -171,7 +186,9 @@ async fn by_field(
     let query = Arc::new(search.query.clone());
     let mut best: Option<(usize, Candidates)> = None;
     for (field, name, fact) in fields {
-        let lookup = Lookup { field, values: Arc::new(fact.values.clone()), query: query.clone() };
+        let path = search.kind.query.indexed.get(field)?;
+        let keys = fact.values.iter().filter_map(|value| path.key_of(value)).collect();
+        let lookup = Lookup { field, values: Arc::new(keys), query: query.clone() };
         let LookupPage { places, next, entries } = index.find(lookup.clone(), after.cloned()).await?;
         if best.as_ref().is_some_and(|(fewest, _)| *fewest <= entries) {
             continue;
@@ -180,13 +197,16 @@ async fn by_field(
         let source =
             CandidateSource::Field(FieldSource { index, lookup, resource_type, found: places.into_iter(), next });
         let keys = fact.values.iter().map(|value| format!("{name}={value}")).collect();
-        best = Some((entries, Candidates { access: Access::Field, keys, in_order: true, first: None, source }));
+        best = Some((
+            entries,
+            Candidates { access: Access::Field, keys, in_order: true, restarted: false, first: None, source },
+        ));
     }
     best
 }
 
 /// Reads resources by name; leaves out deleted ones.
-async fn read_all(
+pub(super) async fn read_all(
     backend: &dyn Backend,
     ids: impl Iterator<Item = pb::Id>,
 ) -> Result<Vec<EncodedResource>, StoreError> {
@@ -229,6 +249,14 @@ enum FieldPageError {
 }
 
 impl Candidates {
+    /// The walk that the candidates come from.
+    pub(super) fn as_walk(&self) -> Option<&FieldWalk> {
+        match &self.source {
+            CandidateSource::Walk(walk) => Some(&**walk),
+            _ => None,
+        }
+    }
+
     /// Reads the first page. Returns whether it is the only one.
     async fn probe(&mut self) -> Result<bool, StoreError> {
         let CandidateSource::Scans { cursor, rest, .. } = &mut self.source else { return Ok(true) };
@@ -247,6 +275,18 @@ impl Candidates {
                 let page = read_all(backend, ids.by_ref().take(PAGE_NAMES)).await?;
                 Ok((!is_at_end).then_some(page))
             }
+            CandidateSource::Walk(walk) => match walk.next(backend).await? {
+                WalkStep::Page(page) => Ok(Some(page)),
+                WalkStep::End => Ok(None),
+                WalkStep::Broken => {
+                    let query = Query::clone(walk.query());
+                    let mut cursor = backend.scan_part(&query, &ScanPart::default()).await?;
+                    let page = cursor.next().await?;
+                    (self.access, self.restarted) = (Access::NameRange, true);
+                    self.source = CandidateSource::Scans { cursor, query, rest: Vec::new().into_iter() };
+                    Ok(page)
+                }
+            },
             CandidateSource::Field(field) => match field.next(backend).await {
                 Ok(page) => Ok(page),
                 Err(FieldPageError::Store(error)) => Err(error),

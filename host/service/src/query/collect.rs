@@ -78,6 +78,24 @@ impl Collector {
         self.follower.is_some() && matches!(self.direction(), Direction::Right)
     }
 
+    /// Returns the key of the page's last resource, in its own direction, if there are more than fit.
+    pub(super) fn edge(&self) -> Option<&SortKey> {
+        self.follower.as_ref()?;
+        let edge = match self.direction() {
+            Direction::Right => self.kept.last_key_value(),
+            Direction::Left => self.kept.first_key_value(),
+        };
+        edge.map(|(key, _)| key)
+    }
+
+    /// Whether no resource behind a position, in the page's direction, can belong to the page.
+    pub(super) fn is_complete_at(&self, position: &SortKey) -> bool {
+        self.edge().is_some_and(|edge| match self.direction() {
+            Direction::Right => edge <= position,
+            Direction::Left => edge >= position,
+        })
+    }
+
     /// Returns the number of all offered resources.
     pub(super) fn offered(&self) -> u64 {
         self.offered

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use mortise_query::{
-    Binding, Candidate, Fact, Filter, Kind, Mask, OrderBy, PageToken, QueryError, Schema, Selector, Undecodable,
-    page_size,
+    Binding, Candidate, Fact, FieldRange, Filter, LeadingKey, Mask, OrderBy, PageToken, QueryError, Schema, Selector,
+    Undecodable, page_size,
 };
-use mortise_resource::{Code, Error, Scope, data::SearchRequest, goten::View, pb, resource_meta};
+use mortise_resource::{Error, Scope, data::SearchRequest, goten::View, pb, resource_meta};
 use mortise_store::{ListKey, Query, TypeKey};
 use prost::Message as _;
 
@@ -92,6 +92,21 @@ impl Search {
         of_filter.into_iter().chain(self.selector.as_ref().map(Selector::required).unwrap_or_default()).collect()
     }
 
+    /// Returns the ranges of single values that every match has.
+    pub(super) fn ranges(&self) -> Vec<FieldRange> {
+        self.filter.as_ref().map(Filter::ranges).unwrap_or_default()
+    }
+
+    /// Returns the text that the names of all matches begin with.
+    pub(super) fn name_prefix(&self) -> Option<&str> {
+        self.filter.as_ref().map(Filter::name_prefix)
+    }
+
+    /// Returns the first key of the order.
+    pub(super) fn leading(&self) -> Option<LeadingKey> {
+        self.order.leading()
+    }
+
     /// Whether the search has the order of lists.
     pub(super) fn is_by_name(&self) -> bool {
         self.order.is_by_name()
@@ -142,11 +157,7 @@ pub(crate) fn shown(
 
 /// Returns the error for an invalid query.
 pub(crate) fn refused(error: QueryError) -> Error {
-    let code = match error.kind() {
-        Kind::Invalid => Code::InvalidArgument,
-        Kind::Unimplemented => Code::Unimplemented,
-    };
-    Error::new(code, error.to_string())
+    Error::invalid(error.to_string())
 }
 
 /// Returns the error for a stored resource that cannot be decoded.

@@ -5,7 +5,7 @@
 //! type, with the checks and hooks of a list. A resource that the caller may not read is neither shown nor counted.
 //!
 //! # Cost and limits
-//! A search reads the resources that its access path finds ([`access`]), within the limits of [`search`]. Watches have
+//! A search reads the resources that its access path finds ([`access`], [`walk`]), within the limits of [`search`]. Watches have
 //! those of [`watch`], and indexes those of [`field_index`].
 
 mod access;
@@ -14,6 +14,7 @@ mod compile;
 mod field_index;
 mod queries;
 mod search;
+mod walk;
 mod watch;
 
 pub(crate) use compile::{project, refused, shown, undecodable};

@@ -10,9 +10,12 @@
 //! Candidates after the first [`FOREGROUND_PAGES`] pages are read at low priority, as in long lists. A hook's search
 //! reads at most [`MAX_HOOK_RESOURCES`], and never waits for a place.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
-use mortise_query::{Candidate, Direction, PageToken};
+use mortise_query::{Candidate, Direction, PageToken, SortKey};
 use mortise_resource::{
     Code, EncodedResource, Error,
     data::{QueryPlan, SearchRequest, SearchResponse},
@@ -25,6 +28,7 @@ use super::{
     collect::{Collector, Page},
     compile::{Search, project},
     queries::Queries,
+    walk::FieldWalk,
 };
 use crate::{
     call::{Caller, store_fault::store_fault},
@@ -62,11 +66,14 @@ impl Queries {
             core: self.core.clone(),
             hooks: RequestHooks::new(search.kind.clone(), caller),
             collector: Collector::new(search.page_size, page_bytes, search.token.clone()),
+            page_bytes,
             ends_early: ordered && !search.counts,
             most: if within_hook { MAX_HOOK_RESOURCES } else { self.core.options.search_resources },
             within_hook,
             scanned: 0,
+            given_up: 0,
             decoded: 0,
+            offered: HashSet::new(),
             begun,
             candidates,
             search,
@@ -76,7 +83,9 @@ impl Queries {
             let read = self.lists.low_priority.run(rest.in_current_span()).await;
             reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
         }
-        let SearchReader { search, candidates, collector, scanned, decoded, .. } = reading;
+        let SearchReader { search, candidates, collector, scanned, given_up, decoded, .. } = reading;
+        let scanned = scanned.saturating_add(given_up);
+        let is_in_order = candidates.as_walk().is_some_and(FieldWalk::is_in_order);
         // The counts include resources that a caller with rules may not know of.
         let [scanned, decoded] = if caller.authorizer.allows_all() { [scanned, decoded] } else { [0, 0] };
         let plan = search.explains.then(|| QueryPlan {
@@ -85,7 +94,7 @@ impl Queries {
             scanned,
             decoded,
             matched: count(collector.offered()),
-            sorted: !ordered,
+            sorted: !ordered && !is_in_order,
             duration_us: i64::try_from(begun.elapsed().as_micros()).unwrap_or(i64::MAX),
         });
         let answer = answer(&search, collector.finish(), plan);
@@ -101,13 +110,18 @@ struct SearchReader {
     hooks: RequestHooks,
     candidates: Candidates,
     collector: Collector,
+    page_bytes: usize,
     /// Whether the search ends with a full page.
     ends_early: bool,
     /// Limit of the resources that it reads.
     most: usize,
     within_hook: bool,
     scanned: i64,
+    /// Resources read by a walk that gave up.
+    given_up: i64,
     decoded: i64,
+    /// Places of the resources that a walk has offered, each of which may be found again at another key.
+    offered: HashSet<[String; 3]>,
     begun: Instant,
 }
 
@@ -118,6 +132,12 @@ impl SearchReader {
             self.hooks.release();
             let page = self.candidates.next(&*self.core.backend).await;
             let Some(page) = page.map_err(|e| store_fault("failed search", &e))? else { return Ok(true) };
+            if std::mem::take(&mut self.candidates.restarted) {
+                let SearchReader { search, page_bytes, .. } = self;
+                self.collector = Collector::new(search.page_size, *page_bytes, search.token.clone());
+                // A walk that gave up does not bring the limit nearer.
+                (self.given_up, self.scanned) = (self.scanned, 0);
+            }
             self.scanned = self.scanned.saturating_add_unsigned(page.len() as u64);
             if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > self.most) {
                 return Err(if self.within_hook { too_many_for_a_hook() } else { too_many(self.most) });
@@ -126,10 +146,18 @@ impl SearchReader {
             self.check_time()?;
             for resource in page {
                 self.check_time()?;
-                self.look_at(resource).await?;
+                let position = self.look_at(resource).await?;
                 if self.ends_early && self.collector.is_full() {
                     return Ok(true);
                 }
+                if let (Some(walk), Some(position)) = (self.candidates.as_walk(), &position)
+                    && walk.is_complete_at(position, &self.collector)
+                {
+                    return Ok(true);
+                }
+            }
+            if self.candidates.as_walk().is_some_and(|walk| walk.is_complete(&self.collector)) {
+                return Ok(true);
             }
             tokio::task::yield_now().await;
         }
@@ -141,9 +169,10 @@ impl SearchReader {
         if self.begun.elapsed() > most { Err(too_long(most)) } else { Ok(()) }
     }
 
-    async fn look_at(&mut self, resource: EncodedResource) -> Result<(), Error> {
+    /// Offers a resource if it matches. Returns its position if a walk found it.
+    async fn look_at(&mut self, resource: EncodedResource) -> Result<Option<SortKey>, Error> {
         if !resource.has_type(&self.search.kind.gvk) {
-            return Ok(());
+            return Ok(None);
         }
         self.hooks.next_item();
         let resource = complete(self.hooks.upgraded(resource).await?)?;
@@ -158,15 +187,23 @@ impl SearchReader {
         };
         match looked {
             Ok(Some(key)) => {
+                let is_walk = self.candidates.as_walk().is_some();
+                let position = is_walk.then(|| key.clone());
                 if self.hooks.may_read(&resource).await? {
-                    self.collector.offer(key, resource);
+                    let place = || [resource.partition(), resource.namespace(), resource.name()].map(str::to_owned);
+                    if !is_walk || self.offered.insert(place()) {
+                        self.collector.offer(key, resource);
+                    }
                 }
+                Ok(position)
             }
-            Ok(None) => {}
+            Ok(None) => Ok(None),
             // A resource that cannot be decoded does not hide the others.
-            Err(error) => tracing::warn!(name = resource.name(), %error, "a search skips a resource"),
+            Err(error) => {
+                tracing::warn!(name = resource.name(), %error, "a search skips a resource");
+                Ok(None)
+            }
         }
-        Ok(())
     }
 }
 

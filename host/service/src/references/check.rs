@@ -13,14 +13,18 @@ use mortise_resource::{
     data::{OnDelete, OwnershipCheck, ReferenceRecord},
     pb, types,
 };
-use mortise_store::{Expectation, ExpectedReferrers, Mutation};
+use mortise_store::{Expectation, ExpectedId, ExpectedReferrers, Mutation};
 use prost::Message as _;
 
 use super::{
     error::ReferenceError,
     key::ResourceKey,
+    owner_entry,
+    owner_references::{BoundOwner, is_elsewhere},
     record_pass::RecordPasses,
-    records::{Strictness, data_records, in_field, is_unreadable_owner, owner_of, owner_record, records},
+    records::{
+        Strictness, data_records, in_field, is_owner_record, is_unreadable_owner, owner_of, owner_record, records,
+    },
 };
 use crate::{
     call::{Caller, store_fault::store_fault},
@@ -87,6 +91,9 @@ impl References {
         // Unchanged data was accepted before.
         let is_new = stored.is_none_or(|stored| stored.data != resource.data);
         let reading = if is_new { Strictness::Strict } else { Strictness::Lenient };
+        if resource.meta.as_ref().is_some_and(|meta| !meta.owner_references.is_empty()) {
+            Box::pin(owner_entry::check(&self.core, registry, kind, resource, stored)).await?;
+        }
         let records = records(registry, kind, resource, stored, reading)?;
         if records.is_empty() && stored.is_none_or(|stored| stored.references.is_empty()) {
             return Ok(WrittenReferences::default());
@@ -126,7 +133,7 @@ impl References {
                 }
             }
         }
-        written.work = self.work_left(context, &written.records).await?;
+        written.work = self.work_left(context, &mut written.records, &mut written.expect).await?;
         Ok(written)
     }
 
@@ -164,7 +171,7 @@ impl References {
             return Ok(());
         }
         let stored = context.stored.map(|stored| stored.references.as_slice()).unwrap_or_default();
-        for record in records.iter_mut().filter(|record| record.field.is_empty()) {
+        for record in records.iter_mut().filter(|record| is_owner_record(record)) {
             let owner = ResourceKey::from(&*record);
             if owner_record(stored, &owner).is_some_and(|known| !is_unreadable_owner(known)) {
                 continue;
@@ -185,8 +192,14 @@ impl References {
         Ok(())
     }
 
-    /// Finds owner references that may be invalid, now or because of this write.
-    async fn work_left(&self, context: WriteContext<'_>, records: &[ReferenceRecord]) -> Result<Vec<Mutation>, Error> {
+    /// Binds new owner references to their owners, which the commit then expects, and finds those that may be invalid,
+    /// now or because of this write.
+    async fn work_left(
+        &self,
+        context: WriteContext<'_>,
+        records: &mut [ReferenceRecord],
+        expect: &mut Vec<Expectation>,
+    ) -> Result<Vec<Mutation>, Error> {
         let failed = |e| store_fault("failed to read an owner", &e);
         let mut work = Vec::new();
         let id = context.resource.id.clone().unwrap_or_default();
@@ -195,20 +208,37 @@ impl References {
         let before = before.map(|meta| meta.owner_references.as_slice()).unwrap_or_default();
         let mut is_doubtful = false;
         for owner in context.resource.meta.iter().flat_map(|meta| &meta.owner_references) {
-            if is_doubtful || before.contains(owner) {
+            if before.contains(owner) {
                 continue;
             }
             let key = owner_of(context.registry, owner, tenancy_of(&id));
-            if owner_record(records, &key).is_some_and(is_unreadable_owner) {
+            let known =
+                records.iter_mut().find(|record| is_owner_record(record) && ResourceKey::from(&**record) == key);
+            let Some(known) = known.filter(|known| !is_unreadable_owner(known)) else {
                 is_doubtful = true;
                 continue;
-            }
+            };
+            let found = self.owner_for(context.registry, owner, Some(known), &key, &own).await;
+            let found = found.map_err(|e| match e {
+                ReferenceError::Store(e) => failed(e),
+                ReferenceError::Records(error) => error,
+            })?;
             // The owner may stop referring to it at this very moment.
-            is_doubtful = owner.requires_owner_reference
-                || !self.holds(context.registry, owner, &key, &own).await.map_err(|e| match e {
-                    ReferenceError::Store(e) => failed(e),
-                    ReferenceError::Records(error) => error,
-                })?;
+            is_doubtful |= owner.requires_owner_reference;
+            match found {
+                Some(BoundOwner { uid, region }) => {
+                    if key != own {
+                        let id = ExpectedId { uid: uid.clone(), ..key.expected() };
+                        expect.push(Expectation { id, generation: None, is_unmarked: false });
+                    }
+                    (known.owner_uid, known.owner_region) = (uid, region);
+                }
+                None => {
+                    is_doubtful |= !is_elsewhere(&self.core, owner, Some(known));
+                    // A changed entry has yet to hold.
+                    known.owner_uid.clear();
+                }
+            }
         }
         if is_doubtful {
             work.push(check_of(&id, self.core.options.owner_grace));

@@ -33,16 +33,12 @@ pub(crate) fn target_of(
 }
 
 /// Returns the target of an owner reference: `demo/Artist` or `demo.v2.Artist` by name, namespace/name or
-/// partition/namespace/name. An invalid reference has a target that never exists.
+/// partition/namespace/name. An invalid reference, stored before writes were checked, has a target that never exists.
 pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: &pb::Tenancy) -> ResourceKey {
     let OwnerReference { kind, name, .. } = reference;
     let full: Option<Gvk> = kind.parse().ok();
     let names = kind.split_once('/').or(full.as_ref().map(|full| (full.group.as_str(), full.kind.as_str())));
-    let (given, last) = match name.split('/').collect::<Vec<_>>().as_slice() {
-        [namespace, name] => (("", *namespace), *name),
-        [partition, namespace, name] => ((*partition, *namespace), *name),
-        _ => (("", ""), name.as_str()),
-    };
+    let (given, last) = owner_place(name);
     let found = names.and_then(|names| target_key(registry, names, given, last, holder).ok());
     found.unwrap_or_else(|| {
         let (group, kind) = names.unwrap_or((kind, ""));
@@ -51,8 +47,17 @@ pub(crate) fn owner_of(registry: &Registry, reference: &OwnerReference, holder: 
     })
 }
 
+/// Splits the name of an owner into partition and namespace, as far as given, and the name itself.
+pub(super) fn owner_place(name: &str) -> ((&str, &str), &str) {
+    match name.split('/').collect::<Vec<_>>().as_slice() {
+        [namespace, name] => (("", *namespace), *name),
+        [partition, namespace, name] => ((*partition, *namespace), *name),
+        _ => (("", ""), name),
+    }
+}
+
 /// Returns the key of a target; the missing parts of its tenancy are those of the holder.
-fn target_key(
+pub(super) fn target_key(
     registry: &Registry,
     (group, kind): (&str, &str),
     (partition, namespace): (&str, &str),
@@ -89,17 +94,27 @@ pub(crate) enum Strictness {
 
 /// Returns the record of an owner reference to this owner.
 pub(crate) fn owner_record<'r>(records: &'r [ReferenceRecord], owner: &ResourceKey) -> Option<&'r ReferenceRecord> {
-    records.iter().find(|record| record.field.is_empty() && ResourceKey::from(*record) == *owner)
+    records.iter().find(|record| is_owner_record(record) && ResourceKey::from(*record) == *owner)
+}
+
+/// Whether the record is of an entry of `meta.owner_references` that the resource has.
+pub(crate) fn is_owner_record(record: &ReferenceRecord) -> bool {
+    record.field.is_empty() && !is_past(record)
+}
+
+/// Whether the record is of an entry that the resource had, of an owner that is gone.
+pub(crate) fn is_past(record: &ReferenceRecord) -> bool {
+    !record.let_go_by.is_empty()
 }
 
 /// Whether the record is of an owner reference that counts as one to a missing owner, since the writer may not read the
 /// owner: its behaviour is `AllowDangling`, so that no deletion of the owner finds it.
 pub(crate) fn is_unreadable_owner(record: &ReferenceRecord) -> bool {
-    record.field.is_empty() && record.on_delete() == OnDelete::AllowDangling
+    is_owner_record(record) && record.on_delete() == OnDelete::AllowDangling
 }
 
-/// Returns the records of a resource, in order. The times of owner references come from `stored`, and so does their
-/// readability by the writer.
+/// Returns the records of a resource, in order. The times of owner references come from `stored`, and so do their
+/// readability by the writer, the owners for which they hold, and the records of past entries.
 ///
 /// # Errors
 /// `InvalidArgument`, with the field: an invalid reference in the data, or too many references.
@@ -119,12 +134,22 @@ pub(crate) fn records(
     for owner in owners {
         let mut record = record(owner_of(registry, owner, &holder), String::new(), OnDelete::Unspecified);
         let known = stored.and_then(|stored| owner_record(&stored.references, &ResourceKey::from(&record)));
+        // An entry with another uid is another entry.
+        let known = known.filter(|known| {
+            [&known.owner_uid, &owner.uid].iter().any(|uid| uid.is_empty()) || known.owner_uid == owner.uid
+        });
         record.since = known.and_then(|known| known.since).or_else(|| Some(ids::milliseconds()));
-        record.on_delete = known.map_or(record.on_delete, |known| known.on_delete);
+        if let Some(known) = known {
+            record.on_delete = known.on_delete;
+            record.owner_uid.clone_from(&known.owner_uid);
+            record.owner_region.clone_from(&known.owner_region);
+        }
         if !records.iter().any(|other| is_same(other, &record)) {
             records.push(record);
         }
     }
+    let past = stored.iter().flat_map(|stored| &stored.references).filter(|record| is_past(record));
+    records.extend(past.cloned());
     Ok(records)
 }
 
@@ -181,7 +206,8 @@ pub(crate) fn is_same(a: &ReferenceRecord, b: &ReferenceRecord) -> bool {
 
 fn record(target: ResourceKey, field: String, on_delete: OnDelete) -> ReferenceRecord {
     let ResourceKey { group, kind, partition, namespace, name } = target;
-    ReferenceRecord { group, kind, partition, namespace, name, field, on_delete: on_delete.into(), since: None }
+    let on_delete = on_delete.into();
+    ReferenceRecord { group, kind, partition, namespace, name, field, on_delete, ..ReferenceRecord::default() }
 }
 
 fn refused(fault: &DataReferenceError) -> Error {

@@ -8,12 +8,16 @@ use std::collections::{BTreeSet, VecDeque};
 
 use mortise_resource::{
     EncodedResource, EncodingError, Error,
-    data::{GetTreeResponse, OnDelete, TreeLink, tree_link::By},
+    data::{GetTreeResponse, OnDelete, ReferenceRecord, TreeLink, tree_link::By},
     pb,
 };
 use mortise_store::StoreError;
 
-use super::{check::References, key::ResourceKey};
+use super::{
+    check::References,
+    key::ResourceKey,
+    records::{is_owner_record, is_past},
+};
 use crate::{
     call::{Caller, store_fault::store_fault},
     core::Core,
@@ -34,7 +38,7 @@ const ALL_BEHAVIOURS: [OnDelete; 7] = [
     OnDelete::AllowDangling,
 ];
 /// Resources read, those that the caller may not see included.
-pub(crate) const MAX_READ_RESOURCES: usize = 10_000;
+const MAX_READ_RESOURCES: usize = 10_000;
 
 /// A walk along links.
 pub(crate) struct Walk<'w> {
@@ -73,7 +77,7 @@ impl<'w> Walk<'w> {
             let dependent = from.decode_id()?;
             let owner = from.decode_owner()?.map(|owner| (ResourceKey::from(&owner), By::Owner(true), None));
             let records = from.references()?;
-            let recorded = records.iter().map(|record| match record.field.as_str() {
+            let recorded = records.iter().filter(|record| !is_past(record)).map(|record| match record.field.as_str() {
                 "" => (ResourceKey::from(record), By::OwnerReference(true), None),
                 field => (ResourceKey::from(record), By::Field(field.to_owned()), Some(record.on_delete())),
             });
@@ -81,8 +85,13 @@ impl<'w> Walk<'w> {
                 if self.is_at_the_bound() {
                     return Ok(());
                 }
+                // An owner that was created again is not the owner.
+                let is_its = |record: &&ReferenceRecord| is_owner_record(record) && ResourceKey::from(*record) == key;
+                let bound = records.iter().find(is_its).filter(|_| matches!(by, By::OwnerReference(_)));
+                let bound = bound.map(|record| record.owner_uid.clone()).unwrap_or_default();
                 // A target that the caller may not read looks like a missing one.
                 let target = match key.stored(self.core).await.map_err(|e| follow_fault(&e))? {
+                    Some(target) if !bound.is_empty() && target.uid() != bound => None,
                     Some(target) if is_readable(self.registry, self.caller, &target).await => Some(target),
                     _ => None,
                 };
@@ -133,6 +142,10 @@ impl<'w> Walk<'w> {
                             return Ok(());
                         }
                         let (by, on_delete) = match on_delete {
+                            // The record of an entry that does not count.
+                            Some(how @ OnDelete::AllowDangling) if field_of(&dependent, &key, how)?.is_empty() => {
+                                continue;
+                            }
                             None => (By::Owner(true), None),
                             Some(OnDelete::Unspecified) => (By::OwnerReference(true), None),
                             Some(how) => (By::Field(field_of(&dependent, &key, how)?), Some(how)),

@@ -35,7 +35,7 @@ use crate::{
     registry::Registry,
     rules::{
         TenancyUnits, UnitError,
-        region::{owning_region, replica_origin, syncing_of},
+        region::{self, Placement, owning_region, replica_origin, syncing_of},
         shards, tombstone,
     },
 };
@@ -331,7 +331,10 @@ impl Replicas {
         };
         let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
         let here = self.core.region().unwrap_or_default();
-        check_policy(kind, incoming, units.policy.as_deref(), known, (peer, here))?;
+        // If the owner is not here, the peer's word counts, as it does for a region that a field names.
+        let inherited = region::inherited(&self.core, registry, kind, incoming, units.policy.as_deref()).await?;
+        let placement = Placement { policy: units.policy.as_deref(), inherited: &inherited };
+        check_policy(kind, incoming, placement, known, (peer, here))?;
         Ok(units)
     }
 

@@ -3,19 +3,18 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc};
 
-use mortise_resource::{
-    Error,
-    data::HeldBackReason,
-    goten::{MultiRegionPolicy, SyncingMeta},
-    pb, types,
-};
+use mortise_resource::{Error, data::HeldBackReason, goten::SyncingMeta, pb, types};
 use mortise_store::StoreError;
 
 use super::replicas::Replicas;
 use crate::{
     core::ids::tenancy_of,
     registry::{Owner, Registry, ResourceType, builtin::RESERVED_GROUPS},
-    rules::{admit, region, region_policy},
+    rules::{
+        admit,
+        region::{self, Placement},
+        region_policy,
+    },
 };
 
 /// Types by group and kind, with their versions.
@@ -101,12 +100,13 @@ pub(super) fn followed_id(registry: &Registry, followed_type: &pb::Type, id: &pb
 pub(super) fn check_policy(
     kind: &ResourceType,
     incoming: &pb::Resource,
-    policy: Option<&MultiRegionPolicy>,
+    placement: Placement<'_>,
     known: &str,
     (peer, here): (&str, &str),
 ) -> Result<(), Deferral> {
+    let policy = placement.policy;
     let deferred = |detail: String| Err(Deferral::new(HeldBackReason::Policy, detail));
-    let Some(SyncingMeta { owning_region: owner, regions, .. }) = region::computed(kind, incoming, policy, known)
+    let Some(SyncingMeta { owning_region: owner, regions, .. }) = region::computed(kind, incoming, placement, known)
     else {
         return deferred("its partition has no policy here; apply the same policy here and there".into());
     };

@@ -29,7 +29,11 @@ use crate::{
     },
     references::renew_records,
     registry::{Registry, ResourceType},
-    rules::{TenancyUnits, UnitError, region, region_policy, server_meta},
+    rules::{
+        TenancyUnits, UnitError,
+        region::{self, Placement},
+        region_policy, server_meta,
+    },
 };
 
 /// Resources that are written at once.
@@ -152,7 +156,10 @@ impl Replicas {
                 Err(UnitError::Missing { .. }) => return Ok(false),
                 Err(UnitError::Store(e)) => return Err(e),
             };
-            let Some(next) = self.refreshed(kind, &stored, units.policy.as_deref()) else { return Ok(false) };
+            let policy = units.policy.as_deref();
+            let inherited = region::inherited(&self.core, registry, kind, &stored, policy).await?;
+            let placement = Placement { policy, inherited: &inherited };
+            let Some(next) = self.refreshed(kind, &stored, placement) else { return Ok(false) };
             server_meta::set_touched(&mut stored);
             stored.meta.get_or_insert_default().syncing = next;
             renew_records(&self.core, &mut stored);
@@ -183,10 +190,10 @@ impl Replicas {
         &self,
         kind: &ResourceType,
         stored: &pb::Resource,
-        policy: Option<&MultiRegionPolicy>,
+        placement: Placement<'_>,
     ) -> Option<Option<SyncingMeta>> {
         let here = self.core.region()?;
-        let next = region::syncing(kind, stored, policy, here, false);
+        let next = region::syncing(kind, stored, placement, here, false);
         let is_mine = next.as_ref().is_some_and(|next| next.owning_region == here);
         if region::is_replica(stored) && !is_mine {
             return None;

@@ -54,6 +54,7 @@ pub(crate) fn types(pool: &DescriptorPool) -> Result<Vec<ResourceType>, Registry
             query: QueryDecl::default(),
             references: ReferenceDecls::default(),
             regions: RegionDecl::default(),
+            owners_anywhere: false,
             owner: Owner::Host,
         })
     })

@@ -8,7 +8,7 @@ pub mod builtin;
 mod error;
 mod missing_plugin;
 mod resource_type;
-mod schema;
+pub(crate) mod schema;
 mod table;
 mod wire;
 

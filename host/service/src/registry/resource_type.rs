@@ -51,6 +51,8 @@ pub struct ResourceType {
     pub references: ReferenceDecls,
     /// Declared region of its resources.
     pub regions: RegionDecl,
+    /// Whether owners of owner references may be in other namespaces and partitions.
+    pub owners_anywhere: bool,
     /// The provider of the type.
     pub owner: Owner,
 }
@@ -93,6 +95,7 @@ impl ResourceType {
             query: decl.query.clone(),
             references: decl.references.clone(),
             regions: decl.regions.clone(),
+            owners_anywhere: decl.owners_anywhere,
             owner,
         }
     }

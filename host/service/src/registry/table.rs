@@ -76,6 +76,14 @@ impl Registry {
         Ok(next)
     }
 
+    /// Returns this table with another type of the host.
+    #[cfg(test)]
+    pub(crate) fn with_type(&self, added: ResourceType) -> Self {
+        let mut next = self.clone();
+        next.insert(added);
+        next
+    }
+
     fn insert(&mut self, added: ResourceType) {
         let index = self.types.partition_point(|t| t.gvk < added.gvk);
         self.types.insert(index, Arc::new(added));

@@ -113,7 +113,8 @@ async fn statuses_updates_and_deletions_queue_with_writes() {
 #[tokio::test]
 async fn a_write_that_is_given_up_in_the_queue_leaves_it() {
     let here = Here::new();
-    let mut turn = crate::call::Retry::new(&here.service.writers, &here.caller, &full("busy"), "");
+    let id = full("busy");
+    let mut turn = crate::call::Retry::new(&here.service.writers, &here.caller, &id, "");
     turn.after(crate::call::Failure::Conflict(mortise_resource::Error::internal("x"))).await.unwrap();
     let mut waiting = Box::pin(here.write(partition("busy")));
     for _ in 0..100 {

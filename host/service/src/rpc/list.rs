@@ -77,6 +77,7 @@ impl ResourceService {
     }
 
     async fn checked_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
+        caller.check_at_least(&self.core)?;
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.ok_or_else(|| Error::invalid("tenancy is required"))?;
         let registry = self.core.types();
@@ -96,6 +97,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ListByOwnerRequest,
     ) -> Result<CheckedList, Error> {
+        caller.check_at_least(&self.core)?;
         let mut owner = request.owner.ok_or_else(|| Error::invalid("owner is required"))?;
         types::check_id("owner", &mut owner)?;
         if owner.uid.is_empty() {

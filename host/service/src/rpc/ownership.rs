@@ -4,8 +4,8 @@
 //! Resources that the caller may not read are counted without their names.
 //!
 //! # Limits
-//! A tree has links up to [`MAX_DEPTH`] from the resource ([`Walk`] bounds their number). A plan reaches as far as a
-//! deletion, and names as many deferred resources. While an answer is made, its largest size counts against
+//! A tree has links up to [`MAX_DEPTH`] from the resource ([`Walk`] bounds their number). A plan foresees as many
+//! resources as one commit of a deletion may have. While an answer is made, its largest size counts against
 //! `service.list_bytes` ([`TREE_BYTES`], [`PLAN_BYTES`]).
 
 use mortise_resource::{
@@ -24,7 +24,7 @@ use crate::{
         Call, Caller, Failure, Method, Retry, request_id,
         store_fault::{cas_failure, store_fault},
     },
-    deletion::{Purpose, ShownPlan},
+    deletion::ShownPlan,
     references::{Walk, renew_records},
     rules::{RequestHooks, read_checked, region, server_meta},
     service::ResourceService,
@@ -33,7 +33,7 @@ use crate::{
 /// Bytes of a tree: two ids for each link.
 const TREE_BYTES: usize = 4 << 20;
 /// Bytes of a plan.
-const PLAN_BYTES: usize = 16 << 20;
+const PLAN_BYTES: usize = 40 << 20;
 /// Largest distance from the resource.
 const MAX_DEPTH: u32 = 16;
 /// Default distance from the resource.
@@ -78,8 +78,7 @@ impl ResourceService {
         let _share = self.lists.bytes_for(caller, PLAN_BYTES).await?;
         let root = read_checked(&self.core, caller, pb::ReadRequest { id: request.id }).await?;
         let registry = self.core.types();
-        let plan = self.deletions.plan(&registry, root, Purpose::Show).await?;
-        ShownPlan::new(&self.deletions, &registry, caller).of_plan(plan).await
+        ShownPlan::of(&self.deletions, &registry, caller, root).await
     }
 
     /// Sets or clears `meta.lifecycle.block_deletion`.

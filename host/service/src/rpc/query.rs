@@ -15,7 +15,7 @@ impl ResourceService {
     /// Returns one page of the matches that the caller may read.
     ///
     /// # Errors
-    /// Those of List; `InvalidArgument`: a text of the query, or a token of another one; `Unimplemented`: LIKE;
+    /// Those of List; `InvalidArgument`: a text of the query, or a token of another one;
     /// `ResourceExhausted`: over a limit of searches.
     pub async fn search(&self, caller: &Caller, request: SearchRequest) -> Result<SearchResponse, Error> {
         if caller.hook_of.is_some() {
@@ -24,7 +24,10 @@ impl ResourceService {
         }
         let mut call = Call::begin(&self.core, caller, Method::Search).await?;
         call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.parent);
-        let answer = self.queries.search(caller, request).await;
+        let answer = match caller.check_at_least(&self.core) {
+            Ok(()) => self.queries.search(caller, request).await,
+            Err(error) => Err(error),
+        };
         call.end(answer).await
     }
 

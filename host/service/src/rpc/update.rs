@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_query::{Mask, Schema, changed_paths};
+use mortise_query::{Mask, Path, Schema, changed_paths};
 use mortise_resource::{
     Code, Diagnostic, EncodedResource, Error,
     authorizer::Verb,
@@ -24,7 +24,7 @@ use crate::{
     core::ids::type_of,
     query::{project, refused, undecodable},
     registry::{Registry, ResourceType},
-    rules::read_checked,
+    rules::{read_checked, server_meta},
     service::ResourceService,
 };
 
@@ -37,10 +37,13 @@ struct Update {
     condition: Option<(pb::Resource, Mask)>,
     allow_missing: bool,
     schema: Schema,
+    /// The protection from deletion, if the mask names it; it counts for controllers of the type's plugin.
+    blocks: Option<bool>,
 }
 
 impl ResourceService {
-    /// Changes fields of a resource, or creates it if `allow_missing` is set.
+    /// Changes fields of a resource, or creates it if `allow_missing` is set. With `validate_only` it answers what it
+    /// would, and stores nothing.
     ///
     /// # Errors
     /// Those of Read and Write; `InvalidArgument`: a path, or a condition together with `allow_missing`; `NotFound`;
@@ -55,20 +58,33 @@ impl ResourceService {
     async fn updated(&self, caller: &Caller, request: UpdateRequest, call: &mut Call) -> Result<UpdateResponse, Error> {
         let registry = self.core.types();
         let answered = request.response_mask.clone().unwrap_or_default();
+        let validates_only = request.validate_only;
         let (update, kind) = Update::read(&registry, request)?;
         let body = answered.body_mask.as_ref().map(|mask| mask.paths.as_slice()).unwrap_or_default();
         let body = Mask::parse(body, &update.schema).map_err(refused)?;
         let id = update.incoming.id.clone().unwrap_or_default();
+        let is_own_controller =
+            caller.controller_of.is_some() && caller.controller_of.as_deref() == kind.owner.plugin_name();
         let mut retry = Retry::new(&self.writers, caller, &id, &update.incoming.version);
         loop {
             retry.queue().await?;
             let stored = self.stored_for_update(caller, &update).await?;
             let request = update.write(stored.as_ref())?;
-            let mode = WriteMode { keep_unchanged: true, creates: stored.is_none(), ..WriteMode::new(Verb::Write) };
+            let blocks = update.blocks.filter(|_| is_own_controller);
+            let mode = WriteMode {
+                keep_unchanged: true,
+                creates: stored.is_none(),
+                blocks,
+                validates_only,
+                ..WriteMode::new(Verb::Write)
+            };
             match self.write_as(caller, &registry, pb::WriteRequest { resource: Some(request) }, mode).await {
-                Ok(Written { resource, warnings, before }) => {
+                Ok(Written { resource, mut warnings, before }) => {
+                    warnings.extend(update.blocks.filter(|_| !is_own_controller).map(|_| server_meta::ignored_block()));
                     call.about_encoded(&resource);
-                    call.changed(None, &before, resource.generation());
+                    if !validates_only {
+                        call.changed(None, &before, resource.generation());
+                    }
                     return answer(&kind, &update.schema, &answered, &body, stored, &resource, warnings);
                 }
                 // A concurrent write came first: the condition may no longer hold, and other fields may differ.
@@ -108,15 +124,23 @@ impl Update {
             return Err(Error::invalid("cas and allow_missing exclude each other; leave one out"));
         }
         let allow_missing = request.allow_missing;
-        let incoming = pb::Resource { id: Some(id), ..incoming };
-        Ok((Self { incoming, mask, is_whole: paths.is_empty(), condition, allow_missing, schema }, kind))
+        let names_block = mask_names_block(&paths, &schema);
+        let blocks = names_block.then(|| server_meta::is_blocked(&incoming));
+        let mut incoming = pb::Resource { id: Some(id), ..incoming };
+        resource_meta::take_version(&mut incoming);
+        let is_whole = mask_is_whole(&paths);
+        Ok((Self { incoming, mask, is_whole, condition, allow_missing, schema, blocks }, kind))
     }
 
     /// Returns the write that turns the stored resource into the requested one.
     fn write(&self, stored: Option<&pb::Resource>) -> Result<pb::Resource, Error> {
         let Some(stored) = stored else {
             // A new resource is taken whole, without regard to the mask.
-            return Ok(pb::Resource { version: String::new(), ..self.incoming.clone() });
+            let mut new = pb::Resource { version: String::new(), ..self.incoming.clone() };
+            if let Some(meta) = &mut new.meta {
+                meta.resource_version.clear();
+            }
+            return Ok(new);
         };
         let id = stored.id.clone().unwrap_or_default();
         let failed = |error| undecodable(&id, &error);
@@ -144,6 +168,17 @@ impl Update {
             ..next
         })
     }
+}
+
+/// Whether a mask means everything that a client may write.
+fn mask_is_whole(paths: &[String]) -> bool {
+    paths.is_empty() || paths.iter().any(|path| path == "*")
+}
+
+/// Whether a mask names the protection from deletion, in any spelling.
+fn mask_names_block(paths: &[String], schema: &Schema) -> bool {
+    let name = |path: &String| Path::parse(path, schema).map(|path| path.to_string());
+    paths.iter().any(|path| name(path).as_deref() == Ok("meta.lifecycle.block_deletion"))
 }
 
 fn condition(cas: Cas, schema: &Schema) -> Result<(pb::Resource, Mask), Error> {

@@ -15,12 +15,14 @@ use crate::{
     },
     core::ids::{self, tenancy_of},
     deletion::{Purpose, RemovalError},
-    references::{WrittenReferences, finalizer, renew_records},
+    references::{WrittenReferences, finalizer, owner_entry, renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
         RequestHooks, TenancyUnits, access_rules, admit, builtin_types,
         deletion_rules::{self, with_reserved_metadata},
-        proto_text, region, resolve_owner, server_meta, upgrade,
+        is_owner_there, proto_text,
+        region::{self, Placement},
+        resolve_owner, server_meta, tombstone, upgrade,
     },
     service::ResourceService,
 };
@@ -44,7 +46,8 @@ struct ReceivedWrite<'w> {
     registry: &'w Registry,
     kind: &'w Arc<ResourceType>,
     resource: &'w pb::Resource,
-    retry: &'w Retry,
+    retry: &'w Retry<'w>,
+    validates_only: bool,
 }
 
 /// The mode of a write.
@@ -56,12 +59,16 @@ pub(super) struct WriteMode {
     pub(super) keep_unchanged: bool,
     /// Whether an existing resource gives `Aborted`, instead of being replaced.
     pub(super) creates: bool,
+    /// The protection from deletion that a controller of the type's plugin sets or ends.
+    pub(super) blocks: Option<bool>,
+    /// Whether nothing is stored: the write ends before its commit, without regard to quotas and the disk.
+    pub(super) validates_only: bool,
 }
 
 impl WriteMode {
     /// Makes the mode of a write that always makes a new version, as Consul's does.
     pub(super) const fn new(verb: Verb) -> Self {
-        Self { verb, keep_unchanged: false, creates: false }
+        Self { verb, keep_unchanged: false, creates: false, blocks: None, validates_only: false }
     }
 }
 
@@ -81,11 +88,14 @@ struct AdmittedResource {
     resource: pb::Resource,
     warnings: Vec<Diagnostic>,
     prior: String,
+    /// The protection from deletion as `mutate` changed it.
+    blocks: Option<bool>,
 }
 
 impl ResourceService {
     /// Creates or replaces a resource. Data and metadata are replaced whole; a blanket write keeps the two reserved
-    /// keys of metadata unless the request has them.
+    /// keys of metadata unless the request has them. A request without `version` is compared by
+    /// `meta.resource_version`, if it has that.
     ///
     /// # Errors
     /// Those of MutateAndValidate; `Aborted` when the version is not the stored one; `FailedPrecondition` when the uid
@@ -110,17 +120,19 @@ impl ResourceService {
         request: pb::WriteRequest,
         mode: WriteMode,
     ) -> Result<Written, Error> {
-        let (incoming, kind) = admit::shape(caller, registry, request.resource)?;
+        let (mut incoming, kind) = admit::shape(caller, registry, request.resource)?;
+        resource_meta::take_version(&mut incoming);
         let mut hooks = RequestHooks::new(kind.clone(), caller);
         let mut admitted = None;
         let mut rounds = 0;
-        let id = incoming.id.clone().unwrap_or_default();
-        let mut retry = match mode.creates {
-            true => Retry::once(),
-            false => Retry::new(&self.writers, caller, &id, &incoming.version),
+        let mut retry = match &incoming.id {
+            Some(id) if !mode.creates => Retry::new(&self.writers, caller, id, &incoming.version),
+            _ => Retry::once(),
         };
         loop {
-            let write = ReceivedWrite { caller, registry, kind: &kind, resource: &incoming, retry: &retry };
+            let validates_only = mode.validates_only;
+            let write =
+                ReceivedWrite { caller, registry, kind: &kind, resource: &incoming, retry: &retry, validates_only };
             // Boxed: a future of several KB would be moved with every future that holds it.
             match Box::pin(self.attempt(write, &mut hooks, mode, &mut admitted)).await {
                 Ok(written) => {
@@ -150,8 +162,9 @@ impl ResourceService {
         admitted: &mut Option<AdmittedResource>,
     ) -> Result<Written, AttemptError> {
         let ReceivedWrite { registry, kind, resource: incoming, .. } = write;
-        let id = incoming.id.clone().unwrap_or_default();
-        let stored = match self.core.backend.read(Consistency::Eventual, &id).await {
+        let nowhere = pb::Id::default();
+        let id = incoming.id.as_ref().unwrap_or(&nowhere);
+        let stored = match self.core.backend.read(Consistency::Eventual, id).await {
             Ok(stored) => Some(stored),
             Err(StoreError::NotFound) => None,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode().map_err(Error::from)?),
@@ -179,15 +192,18 @@ impl ResourceService {
         let (resource, units) = match admitted {
             None => {
                 let mut resource = incoming.clone();
-                resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
+                server_meta::propose(&mut resource, incoming, stored.as_ref(), mode.blocks);
+                let was_blocked = server_meta::is_blocked(&resource);
                 let (warnings, units) =
                     admit::admit(&self.core, hooks, mode.verb, kind, &mut resource, stored.as_ref()).await?;
-                *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior: version.to_owned() });
+                let blocks = Some(server_meta::is_blocked(&resource)).filter(|blocks| *blocks != was_blocked);
+                let prior = version.to_owned();
+                *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior, blocks });
                 (resource, units)
             }
             Some(known) => {
                 if known.prior != version {
-                    known.resource.meta = server_meta::proposed(incoming.meta.as_deref(), stored.as_ref());
+                    server_meta::propose(&mut known.resource, incoming, stored.as_ref(), known.blocks.or(mode.blocks));
                     if !matches!(kind.owner, Owner::Host) {
                         known.warnings = hooks.validate(&known.resource, stored.as_ref()).await?;
                     }
@@ -203,15 +219,23 @@ impl ResourceService {
             return Err(AttemptError::Failed(Failure::Conflict(cas_failure())));
         }
         let mut warnings = admitted.as_ref().map(|a| a.warnings.clone()).unwrap_or_default();
+        warnings.extend(server_meta::ignored_block_of(incoming, &resource));
         let before = stored.as_ref().map_or_else(String::new, |stored| stored.generation.clone());
+        warnings.extend(owner_entry::warnings(registry, &resource, stored.as_ref()));
+        let inherited = match &stored {
+            Some(stored) => region::inherited(&self.core, registry, kind, stored, units.policy.as_deref()).await,
+            None => Ok(String::new()),
+        };
+        let inherited = inherited.map_err(|e| unexpected(&e))?;
         let stored = match stored {
             None => self.create(write, resource, units).await?,
             Some(stored) => {
                 warnings.extend(not_idempotent(hooks, incoming, &resource, &stored));
                 let is_unchanged = mode.keep_unchanged && is_unchanged(incoming, &resource, &stored);
-                match is_unchanged && !region::computes_other(&self.core, kind, &stored, units.policy.as_deref()) {
+                let placement = Placement { policy: units.policy.as_deref(), inherited: &inherited };
+                match is_unchanged && !region::computes_other(&self.core, kind, &stored, placement) {
                     true => EncodedResource::encode(&stored).map_err(Error::from)?,
-                    false => self.replace(write, resource, stored, units).await?,
+                    false => self.replace(write, resource, stored, units, &inherited).await?,
                 }
             }
         };
@@ -237,12 +261,21 @@ impl ResourceService {
         if meta::is_marked(&resource.metadata) {
             return Err(Error::invalid("resource.metadata.deletionTimestamp can't be set on resource creation").into());
         }
-        let mut expect = units.expect;
-        if let Some(owner) = &mut resource.owner
-            && owner.uid.is_empty()
-        {
-            *owner = Box::pin(resolve_owner(&self.core, registry, caller, owner)).await?;
-            expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false });
+        let (mut expect, mut orphan) = (units.expect, None);
+        if let Some(owner) = &mut resource.owner {
+            let is_there = match owner.uid.is_empty() {
+                true => {
+                    *owner = Box::pin(resolve_owner(&self.core, registry, caller, owner)).await?;
+                    true
+                }
+                false => Box::pin(is_owner_there(&self.core, owner)).await?,
+            };
+            match is_there {
+                true => {
+                    expect.push(Expectation { id: ExpectedId::from(&*owner), generation: None, is_unmarked: false })
+                }
+                false => orphan = Some(tombstone::of_absent(owner)),
+            }
         }
         if builtin_types::is_tenancy(kind) {
             meta::add_finalizer(&mut resource.metadata, builtin_types::TENANCY_FINALIZER);
@@ -251,9 +284,13 @@ impl ResourceService {
         resource.id = Some(id);
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), None);
-        region::set_computed(&self.core, kind, &mut resource, units.policy.as_deref(), true)?;
-        let references = self.references.check_written(registry, caller, kind, &resource, None).await?;
-        self.put(incoming, resource, expect, references).await
+        let inherited = region::inherited(&self.core, registry, kind, &resource, units.policy.as_deref()).await;
+        let inherited = inherited.map_err(|e| unexpected(&e))?;
+        let placement = Placement { policy: units.policy.as_deref(), inherited: &inherited };
+        region::set_computed(&self.core, kind, &mut resource, placement, true)?;
+        let mut references = self.references.check_written(registry, caller, kind, &resource, None).await?;
+        references.work.extend(orphan);
+        self.put(write, resource, expect, references).await
     }
 
     async fn replace(
@@ -262,6 +299,7 @@ impl ResourceService {
         mut resource: pb::Resource,
         stored: pb::Resource,
         units: TenancyUnits,
+        inherited: &str,
     ) -> Result<EncodedResource, AttemptError> {
         let ReceivedWrite { caller, registry, kind, resource: incoming, .. } = write;
         region::check_owner(&self.core, &stored)?;
@@ -276,9 +314,8 @@ impl ResourceService {
             }
         }
 
-        let stored_id = stored.id.clone().unwrap_or_default();
         if let Some(id) = &mut resource.id {
-            id.uid.clone_from(&stored_id.uid);
+            id.uid = stored.id.as_ref().map(|id| id.uid.clone()).unwrap_or_default();
         }
         if incoming.version.is_empty() {
             resource.version.clone_from(&stored.version);
@@ -306,12 +343,16 @@ impl ResourceService {
 
         resource.generation = ids::ulid();
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
-        region::set_computed(&self.core, kind, &mut resource, units.policy.as_deref(), false)?;
+        let placement = Placement { policy: units.policy.as_deref(), inherited };
+        region::set_computed(&self.core, kind, &mut resource, placement, false)?;
         if meta::is_marked(&stored.metadata)
             && meta::has_finalizers(&stored.metadata)
             && !meta::has_finalizers(&resource.metadata)
         {
             // The last finalizer is gone.
+            if write.validates_only {
+                return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
+            }
             Box::pin(self.deletions.remove_if_unreferenced(registry, &stored, &resource)).await.map_err(
                 |e| match e {
                     RemovalError::Store(e) => attempt_error(e, incoming),
@@ -333,7 +374,7 @@ impl ResourceService {
             true => Box::pin(self.marked_by_write(registry, caller, &stored, references)).await?,
             false => references,
         };
-        self.put(incoming, resource, units.expect, references).await
+        self.put(write, resource, units.expect, references).await
     }
 
     /// Marks a resource by a write; refuses it if a referrer blocks the deletion.
@@ -356,17 +397,20 @@ impl ResourceService {
 
     async fn put(
         &self,
-        incoming: &pb::Resource,
+        write: ReceivedWrite<'_>,
         mut resource: pb::Resource,
         mut expect: Vec<Expectation>,
         references: WrittenReferences,
     ) -> Result<EncodedResource, AttemptError> {
         resource.references = references.records;
+        if write.validates_only {
+            return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
+        }
         expect.extend(references.expect);
         let mut mutations = vec![Mutation::Put(Box::new(resource))];
         mutations.extend(references.work);
         let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
-        let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, incoming))?;
+        let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
 }
@@ -377,6 +421,7 @@ fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, stored: &pb::R
     resource.data == stored.data
         && with_reserved_metadata(incoming, stored, &resource.metadata) == stored.metadata
         && resource_meta::is_same_client_part(resource.meta.as_deref(), stored.meta.as_deref())
+        && server_meta::is_blocked(resource) == server_meta::is_blocked(stored)
         && resource.owner.as_ref().map(|owner| &owner.name) == stored.owner.as_ref().map(|owner| &owner.name)
         && (incoming.version.is_empty() || incoming.version == stored.version)
         && gvk(resource) == gvk(stored)
@@ -396,8 +441,9 @@ fn check_immutable(kind: &ResourceType, resource: &pb::Resource, stored: &pb::Re
     if !same_version {
         return Ok(());
     }
-    let bytes = |r: &pb::Resource| r.data.as_ref().map(|d| d.value.clone()).unwrap_or_default();
-    match kind.schema.changed_immutable(&bytes(stored), &bytes(resource)).first() {
+    let [before, after] =
+        [stored, resource].map(|r| r.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default());
+    match kind.schema.changed_immutable(before, after).first() {
         None => Ok(()),
         Some(path) => Err(Error::invalid(format!("{path} cannot be changed once the resource exists"))),
     }

@@ -18,7 +18,7 @@ use mortise_store::{Consistency, StoreError};
 use prost::Message;
 
 use super::{
-    builtin_types::{decode, refusal},
+    builtin_types::{decode, is_access, refusal},
     hooks::RequestHooks,
     tenancy::TenancyUnits,
 };
@@ -52,10 +52,6 @@ pub(crate) fn plugin_areas(registry: &Registry) -> impl Iterator<Item = &str> {
     declared.chain(manifests.flat_map(|manifest| &manifest.areas).map(String::as_str))
 }
 
-fn is_access(kind: &ResourceType) -> bool {
-    kind.gvk == types::token() || kind.gvk == types::policy()
-}
-
 /// Checks the words of a token or a policy. Returns warnings about words that name nothing now.
 ///
 /// # Errors
@@ -65,11 +61,11 @@ pub(crate) async fn check_words(
     kind: &ResourceType,
     resource: &pb::Resource,
 ) -> Result<Vec<Diagnostic>, Error> {
+    if !is_access(kind) {
+        return Ok(Vec::new());
+    }
     if kind.gvk == types::token() {
         return unknown_policies(core, &decode(resource)?).await;
-    }
-    if kind.gvk != types::policy() {
-        return Ok(Vec::new());
     }
     check_policy_words(core, &decode(resource)?).await
 }

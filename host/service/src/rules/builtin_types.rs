@@ -26,6 +26,11 @@ pub(crate) fn is_tenancy(kind: &ResourceType) -> bool {
     kind.gvk.group == types::TENANCY_GROUP
 }
 
+/// Whether a type is that of tokens or that of policies. Every write asks several times.
+pub(crate) fn is_access(kind: &ResourceType) -> bool {
+    kind.gvk.group == types::HOST_GROUP && (kind.gvk == types::token() || kind.gvk == types::policy())
+}
+
 pub(crate) fn mutate(kind: &ResourceType, resource: &mut pb::Resource) {
     if is_tenancy(kind) {
         meta::add_finalizer(&mut resource.metadata, TENANCY_FINALIZER);
@@ -44,6 +49,9 @@ pub(super) fn validate(kind: &ResourceType, resource: &pb::Resource) -> Result<(
         && let Some(regions) = decode_optional::<Partition>(resource)?.multi_region_policy
     {
         region_policy::check(&regions).map_err(refusal)?;
+    }
+    if !is_access(kind) {
+        return Ok(());
     }
     if kind.gvk == types::token() {
         check_token(&decode(resource)?)?;

@@ -10,7 +10,7 @@ use mortise_resource::{
     pb,
 };
 
-use super::tenancy::proto_text;
+use super::{server_meta, tenancy::proto_text};
 use crate::core::ids::tenancy_of;
 
 type Metadata = BTreeMap<String, String>;
@@ -107,7 +107,7 @@ pub(crate) fn with_reserved_metadata(
 
 /// Whether `meta.lifecycle` blocks the deletion of a resource.
 pub(crate) fn is_protected(stored: &pb::Resource) -> bool {
-    stored.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion)
+    server_meta::is_blocked(stored)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::builtin_types;
+use super::{builtin_types, server_meta};
 use crate::{
     call::{Caller, RuledCaller},
     registry::{Owner, ResourceType},
@@ -329,7 +329,7 @@ impl RequestHooks {
 enum UnusableResult {
     #[error("not a hashicorp.consul.resource.Resource: {0}")]
     NoResource(#[source] prost::DecodeError),
-    #[error("it changed {0}; mutate may change data and metadata only")]
+    #[error("it changed {0}; mutate may change data, metadata and meta.lifecycle.block_deletion only")]
     Changed(&'static str),
     #[error("it changed the type of data to {0:?}")]
     WrongType(String),
@@ -341,12 +341,16 @@ enum UnusableResult {
     },
 }
 
-/// Decodes the result of `mutate`, and checks that it changed data and metadata only.
+/// Decodes the result of `mutate`, and checks that it changed data, metadata and `meta.lifecycle.block_deletion` only.
 fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, UnusableResult> {
     let mut after = pb::Resource::decode(bytes).map_err(UnusableResult::NoResource)?;
     // A guest may not know these fields, and lose them.
     after.schema_version = before.schema_version;
+    let blocks = after.meta.take().and_then(|meta| meta.lifecycle).map(|lifecycle| lifecycle.block_deletion);
     after.meta.clone_from(&before.meta);
+    if let Some(blocks) = blocks {
+        server_meta::set_block(&mut after, blocks);
+    }
     for (field, same) in [
         ("id", after.id == before.id),
         ("owner", after.owner == before.owner),

@@ -25,6 +25,6 @@ pub(crate) mod tombstone;
 pub(crate) mod upgrade;
 
 pub(crate) use hooks::{ReadDecision, RequestHooks, refusal};
-pub(crate) use owner::resolve_owner;
+pub(crate) use owner::{is_owner_there, resolve_owner};
 pub(crate) use read::{is_readable, may_read_name, read_checked};
 pub(crate) use tenancy::{TenancyUnits, UnitError, proto_text};

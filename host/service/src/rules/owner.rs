@@ -43,3 +43,21 @@ pub(crate) async fn resolve_owner(
         Some(mismatch) => Err(Error::invalid(format!("failed to resolve owner: {mismatch}"))),
     }
 }
+
+/// Whether an owner that was given with its uid exists. A child of one that does not goes with its own creation: the
+/// reaper deletes it after its second pass, in which an owner that has come meanwhile counts.
+///
+/// # Errors
+/// `InvalidArgument`, on a server with a region: the owner may be of another region, and only that one knows. Faults of
+/// the store.
+pub(crate) async fn is_owner_there(core: &Core, owner: &pb::Id) -> Result<bool, Error> {
+    match core.backend.read_encoded(Consistency::Eventual, owner).await {
+        Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => Ok(true),
+        Err(StoreError::NotFound) if core.region().is_none() => Ok(false),
+        Err(StoreError::NotFound) => Err(Error::invalid(format!(
+            "resource.owner with the uid {:?} is not here; leave out the uid, or wait for the copy of its region",
+            owner.uid
+        ))),
+        Err(error) => Err(store_fault("failed to resolve owner", &error)),
+    }
+}

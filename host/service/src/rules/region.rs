@@ -3,12 +3,13 @@
 //! # Contract
 //! A server without a region enforces and computes nothing. A server with a region refuses to create, change or delete
 //! resources of other regions; it holds these as replicas only ([`crate::region`]). A resource belongs to the region in
-//! its type's region field, else to the default region of its partition's policy. In a partition without a policy it
-//! belongs to no region: it stays where it is, and anyone may write it.
+//! its type's region field, else to the region of its owner, else to the default region of its partition's policy. In a
+//! partition without a policy it belongs to no region: it stays where it is, and anyone may write it.
 //!
 //! # Cost
 //! One read of the partition `default` for each write into it, where the server has a region; other partitions are read
-//! in any case. Partitions without a policy are not decoded.
+//! in any case. Partitions without a policy are not decoded. One read more for each owner up to the first with a region
+//! of its own, at most [`MAX_OWNERS`], under a policy alone.
 
 use mortise_resource::{
     Code, EncodedResource, Error,
@@ -17,11 +18,72 @@ use mortise_resource::{
     pb, types,
 };
 
+use mortise_store::{Consistency, StoreError};
+
 use super::{region_policy, shards};
 use crate::{
-    core::Core,
-    registry::{Owner, ResourceType},
+    core::{Core, ids::type_of},
+    registry::{Owner, Registry, ResourceType},
 };
+
+/// Owners that are asked for the region of a resource, one after another.
+const MAX_OWNERS: usize = 16;
+
+/// The sources of a resource's region, apart from its own field.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Placement<'p> {
+    /// The policy of its partition.
+    pub(crate) policy: Option<&'p MultiRegionPolicy>,
+    /// The region of its owner; empty for none.
+    pub(crate) inherited: &'p str,
+}
+
+/// Returns the region that a resource takes from its owner; empty for none. An owner without a region of its own takes
+/// that of the next owner, so the region follows from names and fields alone, and not from the order of writes. If an
+/// owner is gone, a stored resource keeps its region, since it goes with the owner.
+///
+/// # Errors
+/// Faults of the store.
+pub(crate) async fn inherited(
+    core: &Core,
+    registry: &Registry,
+    kind: &ResourceType,
+    resource: &pb::Resource,
+    policy: Option<&MultiRegionPolicy>,
+) -> Result<String, StoreError> {
+    if core.region().is_none() || policy.is_none() || !named(kind, resource).is_empty() {
+        return Ok(String::new());
+    }
+    let partition = |id: &pb::Id| id.tenancy.as_ref().map(|tenancy| tenancy.partition.clone()).unwrap_or_default();
+    let place = resource.id.as_ref().map(partition);
+    let mut next = resource.owner.clone();
+    for _ in 0..MAX_OWNERS {
+        let Some(id) = next else { break };
+        let owner = match core.backend.read(Consistency::Consistent, &id).await {
+            Ok(owner) => owner,
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
+            Err(StoreError::NotFound) => return Ok(owning_region(resource).to_owned()),
+            Err(error) => return Err(error),
+        };
+        let owner_type = owner.id.as_ref().and_then(|id| registry.resolve(&type_of(id)).ok());
+        let known = owner_type.filter(|kind| !matches!(kind.owner, Owner::Missing(_)) && place == Some(partition(&id)));
+        let Some(kind) = known else { return Ok(owning_region(&owner).to_owned()) };
+        let named = named(kind, &owner);
+        if !named.is_empty() {
+            return Ok(named);
+        }
+        next = owner.owner;
+    }
+    Ok(String::new())
+}
+
+/// Returns the region that the type's region field names; empty for none.
+fn named(kind: &ResourceType, resource: &pb::Resource) -> String {
+    match (kind.regions.field.as_slice(), &resource.data) {
+        ([], _) | (_, None) => String::new(),
+        (path, Some(data)) => kind.schema.text(&data.value, path),
+    }
+}
 
 /// Refuses to change or delete a stored resource of another region.
 ///
@@ -34,7 +96,7 @@ pub(crate) fn check_owner(core: &Core, stored: &pb::Resource) -> Result<(), Erro
     }
 }
 
-/// Sets the computed part of a resource before it is stored under this policy: region and shards. `creates` is true for
+/// Sets the computed part of a resource before it is stored in this placement: region and shards. `creates` is true for
 /// a new resource.
 ///
 /// # Errors
@@ -43,11 +105,12 @@ pub(crate) fn set_computed(
     core: &Core,
     kind: &ResourceType,
     resource: &mut pb::Resource,
-    policy: Option<&MultiRegionPolicy>,
+    placement: Placement<'_>,
     creates: bool,
 ) -> Result<(), Error> {
+    let policy = placement.policy;
     if let Some(here) = core.region() {
-        let syncing = syncing(kind, resource, policy, here, creates);
+        let syncing = syncing(kind, resource, placement, here, creates);
         if let Some(SyncingMeta { owning_region: owner, .. }) = &syncing {
             if creates && policy.is_some_and(|policy| !policy.enabled_regions.contains(owner)) {
                 return Err(not_enabled(resource, owner, policy));
@@ -69,7 +132,7 @@ pub(crate) fn computes_other(
     core: &Core,
     kind: &ResourceType,
     stored: &pb::Resource,
-    policy: Option<&MultiRegionPolicy>,
+    placement: Placement<'_>,
 ) -> bool {
     if core.region().is_none() && core.options.placement.rings.is_empty() {
         return false;
@@ -79,7 +142,7 @@ pub(crate) fn computes_other(
     }
     let mut now = stored.clone();
     // A resource that may not be written here is not refreshed.
-    set_computed(core, kind, &mut now, policy, false).is_ok() && now.meta != stored.meta
+    set_computed(core, kind, &mut now, placement, false).is_ok() && now.meta != stored.meta
 }
 
 /// Whether a stored resource belongs to another region, which then follows its owner's deletion.
@@ -94,7 +157,7 @@ pub(crate) fn is_foreign(core: &Core, stored: &EncodedResource) -> bool {
 pub(crate) fn syncing(
     kind: &ResourceType,
     resource: &pb::Resource,
-    policy: Option<&MultiRegionPolicy>,
+    placement: Placement<'_>,
     here: &str,
     creates: bool,
 ) -> Option<SyncingMeta> {
@@ -103,28 +166,26 @@ pub(crate) fn syncing(
         return syncing_of(resource.meta.as_deref()).cloned();
     }
     let known = Some(owning_region(resource)).filter(|owner| !creates && !owner.is_empty());
-    computed(kind, resource, policy, known.unwrap_or(here))
+    computed(kind, resource, placement, known.unwrap_or(here))
 }
 
-/// Returns the region of a resource, and the regions of its replicas, by its field and a policy. If neither names a
-/// region, and the type is replicated everywhere, `known` is its region.
+/// Returns the region of a resource, and the regions of its replicas, by its field and its placement. If neither names
+/// a region, and the type is replicated everywhere, `known` is its region.
 pub(crate) fn computed(
     kind: &ResourceType,
     resource: &pb::Resource,
-    policy: Option<&MultiRegionPolicy>,
+    Placement { policy, inherited }: Placement<'_>,
     known: &str,
 ) -> Option<SyncingMeta> {
     // Of the host's own types only namespaces have a region.
     if matches!(kind.owner, Owner::Host) && kind.gvk != types::namespace() {
         return None;
     }
-    let named = match (kind.regions.field.as_slice(), &resource.data) {
-        ([], _) | (_, None) => String::new(),
-        (path, Some(data)) => kind.schema.text(&data.value, path),
-    };
+    let named = named(kind, resource);
     let owner = match (named.is_empty(), policy, kind.regions.syncing) {
         (_, None, RegionSyncing::Default | RegionSyncing::AlwaysInScope | RegionSyncing::Never) => return None,
         (false, ..) => named,
+        (true, Some(_), _) if !inherited.is_empty() => inherited.to_owned(),
         (true, Some(policy), _) => policy.default_control_region.clone(),
         (true, None, RegionSyncing::AlwaysGlobally) => known.to_owned(),
     };

@@ -6,6 +6,7 @@
 //! count. The store sets the resource version, which is not known before.
 
 use mortise_resource::{
+    Diagnostic, Severity,
     goten::Meta,
     meta, pb,
     resource_meta::{self, lifecycle, merge, normalized, ulid_time},
@@ -22,7 +23,20 @@ pub(crate) fn proposed(incoming: Option<&Meta>, stored: Option<&pb::Resource>) -
     }
 }
 
-/// Sets `meta` of a resource that is about to replace `stored`; its uid is known.
+/// Whether a resource is protected from deletion.
+pub(crate) fn is_blocked(resource: &pb::Resource) -> bool {
+    resource.meta.as_ref().and_then(|meta| meta.lifecycle).is_some_and(|lifecycle| lifecycle.block_deletion)
+}
+
+/// Protects a resource from deletion, or ends the protection.
+pub(crate) fn set_block(resource: &mut pb::Resource, blocks: bool) {
+    if is_blocked(resource) != blocks {
+        resource.meta.get_or_insert_default().lifecycle.get_or_insert_default().block_deletion = blocks;
+    }
+}
+
+/// Sets `meta` of a resource that is about to replace `stored`; its uid is known. The protection from deletion is the one
+/// that the resource has already, from `stored` or from the type's hook.
 pub(crate) fn set(
     kind: &ResourceType,
     resource: &mut pb::Resource,
@@ -30,6 +44,9 @@ pub(crate) fn set(
     stored: Option<&pb::Resource>,
 ) {
     let mut next = proposed(incoming, stored).unwrap_or_default();
+    if let Some(lifecycle) = resource.meta.as_ref().and_then(|meta| meta.lifecycle) {
+        next.lifecycle.get_or_insert_default().block_deletion = lifecycle.block_deletion;
+    }
     let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
     if stored.is_none() {
         next.create_time = ulid_time(uid);
@@ -42,6 +59,37 @@ pub(crate) fn set(
         next.update_time = next.create_time.or(next.update_time);
     }
     resource.meta = Some(next);
+}
+
+/// Sets `meta` of a resource for its hooks; `blocks` is a change of the protection from deletion.
+pub(crate) fn propose(
+    resource: &mut pb::Resource,
+    incoming: &pb::Resource,
+    stored: Option<&pb::Resource>,
+    blocks: Option<bool>,
+) {
+    resource.meta = proposed(incoming.meta.as_deref(), stored);
+    if let Some(blocks) = blocks {
+        set_block(resource, blocks);
+    }
+}
+
+/// Returns the warning of a request that asks for a protection from deletion and does not get it.
+pub(crate) fn ignored_block_of(incoming: &pb::Resource, resource: &pb::Resource) -> Option<Diagnostic> {
+    (is_blocked(incoming) && !is_blocked(resource)).then(ignored_block)
+}
+
+/// The warning of a request that sets the protection from deletion without effect.
+pub(crate) fn ignored_block() -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning.into(),
+        path: "meta.lifecycle.block_deletion".into(),
+        summary:
+            "meta.lifecycle.block_deletion is ignored in a write: an operator sets it with SetBlockDeletion (mortise \
+                  protect), and the type's plugin by its mutate hook or its controllers"
+                .into(),
+        detail: String::new(),
+    }
 }
 
 /// Sets `meta` of a resource that is stored again with only its status or its mark changed.

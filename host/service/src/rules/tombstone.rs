@@ -2,27 +2,64 @@
 
 use std::collections::BTreeMap;
 
-use mortise_resource::{meta, name, pb, types};
+use mortise_resource::{
+    meta, name,
+    pb::{self, condition::State},
+    types,
+};
 use mortise_store::Mutation;
 use prost::Message as _;
 
+use super::region;
 use crate::core::ids;
 
+/// Status entry that records the first pass.
+pub(crate) const STATUS_KEY: &str = "consul.io/reaper-controller";
+/// Condition of that entry.
+pub(crate) const FIRST_PASS: &str = "FirstPassCompleted";
 /// Metadata key of a tombstone that holds the time of the deletion.
 const GENERATED_AT_KEY: &str = "generated_at";
 
 /// Returns the mutations that remove a resource in exactly this version, for a larger batch; its tombstone has an
 /// unpredictable name.
 pub(crate) fn removal(stored: &pb::Resource) -> Vec<Mutation> {
-    let id = stored.id.clone().unwrap_or_default();
-    let tombstone = tombstone(&id, &ids::ulid());
-    vec![Mutation::Delete { id, version: stored.version.clone() }, Mutation::Put(Box::new(tombstone))]
+    removal_by(stored, "")
 }
 
-/// Returns work for the garbage collector: the tombstone, with an unpredictable name, of a marked resource held by its
-/// referrers.
-pub(crate) fn pending(id: &pb::Id) -> Mutation {
-    Mutation::Put(Box::new(tombstone(id, &ids::ulid())))
+/// Like [`removal`], as part of the deletion of the resource with this uid; empty for the resource itself.
+pub(crate) fn removal_by(stored: &pb::Resource, deletion: &str) -> Vec<Mutation> {
+    let id = stored.id.clone().unwrap_or_default();
+    let delete = Mutation::Delete { id, version: stored.version.clone() };
+    vec![delete, pending(stored, deletion)]
+}
+
+/// Returns work for the garbage collector: the tombstone, with an unpredictable name, of a resource that is gone, or
+/// marked and held by its referrers.
+pub(crate) fn pending(stored: &pb::Resource, deletion: &str) -> Mutation {
+    Mutation::Put(Box::new(tombstone(stored, &ids::ulid(), deletion)))
+}
+
+/// Returns work for the garbage collector: the tombstone, with an unpredictable name, of an owner that does not exist.
+/// Only the second pass is left to do, so that the child of the same commit is there for a while.
+pub(crate) fn of_absent(owner: &pb::Id) -> Mutation {
+    let owner = pb::Resource { id: Some(owner.clone()), ..pb::Resource::default() };
+    let mut tombstone = tombstone(&owner, &ids::ulid(), "");
+    tombstone.status.insert(STATUS_KEY.to_owned(), first_pass(&tombstone.generation));
+    Mutation::Put(Box::new(tombstone))
+}
+
+/// Returns the status of a tombstone after the reaper's first pass, now.
+pub(crate) fn first_pass(generation: &str) -> pb::Status {
+    pb::Status {
+        observed_generation: generation.to_owned(),
+        conditions: vec![pb::Condition {
+            r#type: FIRST_PASS.into(),
+            state: State::True.into(),
+            reason: "Success".into(),
+            ..pb::Condition::default()
+        }],
+        updated_at: Some(ids::timestamp()),
+    }
 }
 
 /// Marks a resource for deletion, now.
@@ -30,14 +67,17 @@ pub(crate) fn mark(resource: &mut pb::Resource) {
     resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), ids::rfc3339());
 }
 
-pub(crate) fn tombstone(owner: &pb::Id, suffix: &str) -> pb::Resource {
-    let content = pb::Tombstone { owner: Some(owner.clone()) };
+pub(crate) fn tombstone(stored: &pb::Resource, suffix: &str, deletion: &str) -> pb::Resource {
+    let owner = stored.id.clone().unwrap_or_default();
+    let deletion = if deletion == owner.uid { "" } else { deletion }.to_owned();
+    let content =
+        pb::Tombstone { owner: Some(owner.clone()), deletion, region: region::owning_region(stored).to_owned() };
     pb::Resource {
         id: Some(pb::Id {
             uid: ids::ulid(),
             name: tombstone_name(&owner.name, suffix),
             r#type: Some(types::tombstone().to_pb()),
-            tenancy: Some(owner.tenancy.clone().unwrap_or_default()),
+            tenancy: Some(owner.tenancy.unwrap_or_default()),
         }),
         generation: ids::ulid(),
         metadata: BTreeMap::from([(GENERATED_AT_KEY.to_owned(), ids::rfc3339())]),

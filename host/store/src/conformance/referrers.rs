@@ -20,7 +20,7 @@ fn to(target: &pb::Resource, on_delete: OnDelete, field: &str) -> ReferenceRecor
         name: id.name,
         field: field.into(),
         on_delete: on_delete.into(),
-        since: None,
+        ..ReferenceRecord::default()
     }
 }
 

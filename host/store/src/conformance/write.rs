@@ -104,7 +104,7 @@ pub async fn every_field_comes_back<B: Backend>(store: &B) {
     let status = pb::Status { observed_generation: ulid(), conditions: vec![condition], ..pb::Status::default() };
     full.status.insert("controller".into(), status);
     // An `Any`, without a dependency on the crate that defines it: type_url and value.
-    let tombstone = proto::hashicorp::consul::resource::Tombstone { owner: Some(id(&full)) };
+    let tombstone = proto::hashicorp::consul::resource::Tombstone { owner: Some(id(&full)), ..Default::default() };
     full.data = Some(Default::default());
     if let Some(data) = &mut full.data {
         data.type_url = "type.googleapis.com/hashicorp.consul.resource.Tombstone".into();

@@ -269,6 +269,10 @@ impl Backend for SledBackend {
         Ok(Box::new(self.ask(Job::Snapshot).await?))
     }
 
+    fn newest_version(&self) -> u64 {
+        self.shared.publisher.newest()
+    }
+
     fn health(&self) -> watch::Receiver<Health> {
         self.shared.health.subscribe()
     }

@@ -169,7 +169,7 @@ impl Get {
             everywhere: self.all_tenancies,
             typed,
             events,
-            fields: self.query.fields().to_vec(),
+            fields: self.query.fields(),
         };
         Rows::new(catalog, ty, options)
     }

@@ -76,6 +76,9 @@ impl ConsulCommand {
         let mut resource = decode(&file, &text, &catalog)?;
         if self.family == Family::Http {
             resource.version.clear();
+            if let Some(meta) = &mut resource.meta {
+                meta.resource_version.clear();
+            }
             if let Some(id) = &mut resource.id {
                 id.uid.clear();
             }

@@ -14,10 +14,12 @@ use mortise_store::{ListKey, Query};
 
 use super::lookup::{Lookup, LookupPage};
 
+mod walk;
+
 /// Places read by one look-up.
 const PAGE_ENTRIES: usize = 128;
 /// Bytes of a value that the index compares. A look-up of a longer value also finds others with the same beginning.
-const COMPARED_VALUE_BYTES: usize = 256;
+pub(in crate::query) const COMPARED_VALUE_BYTES: usize = 256;
 /// Bytes of a place in a set, and of a value in a map, besides their texts.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
@@ -206,11 +208,11 @@ impl IndexContent {
 }
 
 /// Returns the compared beginning of a value.
-fn compared_part(value: &str) -> &str {
+pub(in crate::query) fn compared_part(value: &str) -> &str {
     value.get(..value.floor_char_boundary(COMPARED_VALUE_BYTES)).unwrap_or(value)
 }
 
-fn packed(place: &ListKey) -> String {
+pub(in crate::query) fn packed(place: &ListKey) -> String {
     [place.partition.as_str(), &place.namespace, &place.name].join("\0")
 }
 

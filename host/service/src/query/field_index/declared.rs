@@ -62,7 +62,7 @@ impl IndexedFields {
         let candidate = Candidate::new(resource, &self.schema);
         let mut terms = Vec::new();
         for (field, path) in self.paths.iter().enumerate() {
-            terms.extend(path.values(&candidate).ok()?.into_iter().map(|value| (field, value)));
+            terms.extend(path.keys(&candidate).ok()?.into_iter().map(|value| (field, value)));
         }
         (terms.len() <= MAX_RESOURCE_VALUES).then_some(Terms::Known(terms))
     }

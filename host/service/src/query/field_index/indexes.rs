@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     content::IndexMemory,
     declared::IndexedFields,
-    lookup::{Lookup, LookupPage, PendingLookup},
+    lookup::{Lookup, LookupPage, Question, Walk, WalkPage, WalkPosition},
     task::run,
 };
 use crate::{lists::Lists, registry::ResourceType};
@@ -42,7 +42,7 @@ pub(in crate::query) struct TypeIndex {
     /// Type as registered at the start of the index.
     kind: Weak<ResourceType>,
     is_made: watch::Receiver<bool>,
-    questions: mpsc::Sender<PendingLookup>,
+    questions: mpsc::Sender<Question>,
 }
 
 impl FieldIndexes {
@@ -85,7 +85,14 @@ impl TypeIndex {
     /// Finds the next places. `None`: the index is gone.
     pub(crate) async fn find(&self, lookup: Lookup, after: Option<ListKey>) -> Option<LookupPage> {
         let (answer, answered) = oneshot::channel();
-        self.questions.send(PendingLookup { lookup, after, answer }).await.ok()?;
+        self.questions.send(Question::Find { lookup, after, answer }).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Returns the next page of a walk. `None`: the index is gone.
+    pub(crate) async fn walk(&self, walk: Walk, after: Option<WalkPosition>) -> Option<WalkPage> {
+        let (answer, answered) = oneshot::channel();
+        self.questions.send(Question::Walk { walk, after, answer }).await.ok()?;
         answered.await.ok()
     }
 }

@@ -13,7 +13,7 @@
 //! again after ten minutes. The construction decodes every resource of the type once, at low priority; each change of
 //! the type decodes the old and the new resource. An entry takes some 64 bytes besides the name and the place.
 
-mod content;
+pub(super) mod content;
 mod declared;
 pub(super) mod indexes;
 pub(super) mod lookup;

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     content::{IndexContent, IndexFull, IndexMemory},
     declared::IndexedFields,
-    lookup::PendingLookup,
+    lookup::Question,
 };
 use crate::{
     core::durations::{INDEX_IDLE_TIME, INDEX_OVERFLOW_PAUSE},
@@ -44,7 +44,7 @@ pub(super) async fn run(
     declared: IndexedFields,
     memory: IndexMemory,
     made: watch::Sender<bool>,
-    mut questions: mpsc::Receiver<PendingLookup>,
+    mut questions: mpsc::Receiver<Question>,
 ) {
     let gvk = declared.gvk.clone();
     let stopped = lists.core.stopped();
@@ -76,7 +76,7 @@ async fn keep(
     declared: IndexedFields,
     memory: IndexMemory,
     made: &watch::Sender<bool>,
-    questions: &mut mpsc::Receiver<PendingLookup>,
+    questions: &mut mpsc::Receiver<Question>,
 ) -> IndexEnd {
     let making = make(lists.core.backend.clone(), declared, memory);
     let Some(indexes) = lists.low_priority.run(making).await else { return IndexEnd::Unused };
@@ -126,18 +126,25 @@ async fn make(
 }
 
 impl LiveIndexes {
-    async fn answer(&mut self, questions: &mut mpsc::Receiver<PendingLookup>) -> Result<(), IndexEnd> {
+    async fn answer(&mut self, questions: &mut mpsc::Receiver<Question>) -> Result<(), IndexEnd> {
         let idle = tokio::time::sleep(INDEX_IDLE_TIME);
         tokio::pin!(idle);
         loop {
             tokio::select! {
                 question = questions.recv() => {
-                    let Some(PendingLookup { lookup, after, answer }) = question else { return Ok(()) };
+                    let Some(question) = question else { return Ok(()) };
                     while let Some(change) = self.changes.ready()? {
                         self.content.apply(self.declared.step(&change))?;
                     }
                     // The query may have been cancelled.
-                    answer.send(self.content.find(&lookup, after.as_ref())).ok();
+                    match question {
+                        Question::Find { lookup, after, answer } => {
+                            answer.send(self.content.find(&lookup, after.as_ref())).ok();
+                        }
+                        Question::Walk { walk, after, answer } => {
+                            answer.send(self.content.walk(&walk, after.as_ref())).ok();
+                        }
+                    }
                     idle.as_mut().reset(tokio::time::Instant::now() + INDEX_IDLE_TIME);
                 }
                 change = self.changes.next() => match change? {

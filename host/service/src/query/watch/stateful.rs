@@ -53,6 +53,8 @@ pub(super) struct Stateful {
     owed: Option<Duration>,
     /// Page tokens that the client has.
     tokens: Option<PageTokenChange>,
+    /// Changes of a commit whose rest is in the next read.
+    part: Vec<ResourceChange>,
     /// Unsent messages that belong together.
     unsent: VecDeque<WatchResourcesResponse>,
     /// Share of a page that the client has not yet taken.
@@ -73,6 +75,7 @@ impl Stateful {
             not_before,
             owed: None,
             tokens: None,
+            part: Vec::new(),
             unsent,
             page: None,
         }
@@ -90,7 +93,12 @@ impl Stateful {
                 self.changes = None;
             }
             let changes = match self.changes.take() {
-                None => self.read().await?,
+                None => {
+                    let rest = self.read().await?;
+                    let mut changes = std::mem::take(&mut self.part);
+                    changes.extend(rest);
+                    changes
+                }
                 Some(changes) => self.follow(changes).await?,
             };
             self.put(changes);
@@ -171,24 +179,40 @@ impl Stateful {
             return Ok(Vec::new());
         }
         let mut delivered = Vec::new();
+        // Number of the delivered changes up to the last whole commit.
+        let mut whole = 0;
         let mut bytes = 0;
         let mut looked_at = 0;
         while let Some(change) = next.take() {
             match self.apply(&change).await? {
-                None => return Ok(delivered),
+                None => return Ok(self.keep_part(delivered, whole)),
                 Some(steps) => delivered.extend(steps.into_iter().inspect(|step| bytes += step.encoded_len())),
             }
             looked_at += 1;
-            if looked_at < YIELD_INTERVAL_CHANGES && bytes < CHUNK_BYTES && !turn.is_over() {
+            let is_full = bytes >= CHUNK_BYTES;
+            if change.more && is_full {
+                // A new read of the page costs less memory than the rest of the commit.
+                return Ok(self.keep_part(delivered, whole));
+            }
+            if !change.more {
+                whole = delivered.len();
+            }
+            if change.more || (looked_at < YIELD_INTERVAL_CHANGES && !is_full && !turn.is_over()) {
                 next = match changes.ready() {
                     Ok(next) => next,
-                    Err(error) => return lost(&error).map(|_| delivered),
+                    Err(error) => return lost(&error).map(|_| self.keep_part(delivered, whole)),
                 };
             }
         }
         self.reserve()?;
         self.changes = Some(changes);
         Ok(delivered)
+    }
+
+    /// Keeps the changes behind the last whole commit for the next read, and returns the others.
+    fn keep_part(&mut self, mut delivered: Vec<ResourceChange>, whole: usize) -> Vec<ResourceChange> {
+        self.part = delivered.split_off(whole);
+        delivered
     }
 
     /// Applies a change; `None` if the page has to be read again.

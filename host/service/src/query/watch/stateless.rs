@@ -1,7 +1,7 @@
 //! STATELESS: all matches, in no order, and then their changes; resumable.
 //!
-//! Each message after the snapshot is complete, and has a token. The messages of a snapshot, and of a replay, belong
-//! together: the last of them is complete. Now and then a message has only a token, so that the history still has the
+//! Each message after the snapshot is complete, and has a token, unless it is a part of a commit that fills several. The
+//! messages of a snapshot, of a replay, and of one commit belong together: the last of them is complete. Now and then a message has only a token, so that the history still has the
 //! changes after it even if few matches change.
 
 use std::{time::SystemTime, vec};
@@ -36,6 +36,8 @@ pub(super) struct Stateless {
     phase: Phase,
     /// Changes for the next message.
     pending: PendingChanges,
+    /// Taken change of a commit of which a part is sent.
+    rest: Option<ChangeEvent>,
     /// Position of the last examined change.
     position: Position,
     /// Position of the last sent token.
@@ -119,6 +121,7 @@ impl Stateless {
             chunk: if chunk == 0 { DEFAULT_CHUNK_CHANGES } else { chunk.min(MAX_CHUNK_CHANGES) },
             phase,
             pending: PendingChanges::default(),
+            rest: None,
             position: Position::default(),
             told: Position::default(),
             is_unfinished: false,
@@ -134,6 +137,7 @@ impl Stateless {
             if self.session.renew().await? {
                 self.phase = Phase::New;
                 self.pending = PendingChanges::default();
+                self.rest = None;
                 if self.is_in_sync || self.is_unfinished {
                     return Ok(self.reset());
                 }
@@ -272,58 +276,65 @@ impl Stateless {
         }
     }
 
+    /// Waits for changes. Completes a message only behind a whole commit.
     async fn live(&mut self, mut changes: Box<dyn ChangeWatch>) -> Result<Option<WatchResourcesResponse>, Error> {
-        let due = self.bookmark;
-        let waited = self.session.until(async {
-            tokio::select! {
-                step = changes.next() => Some(step),
-                () = sleep_until(due) => None,
-            }
-        });
-        let step = match waited.await? {
-            Some(Ok(step)) => step,
-            Some(Err(error)) => return self.recover(&error, None),
-            None => {
-                self.bookmark = Instant::now() + BOOKMARK_INTERVAL;
-                let newest = changes.newest().filter(|newest| *newest != self.told);
-                self.phase = Phase::Live(changes);
-                return Ok(newest.map(|newest| {
-                    self.position = newest;
-                    self.complete()
-                }));
-            }
-        };
+        let mut next = self.rest.take();
+        if next.is_none() {
+            let due = self.bookmark;
+            let waited = self.session.until(async {
+                tokio::select! {
+                    step = changes.next() => Some(step),
+                    () = sleep_until(due) => None,
+                }
+            });
+            next = match waited.await? {
+                Some(Ok(ChangeStep::Change(change))) => Some(change),
+                Some(Ok(ChangeStep::CaughtUp(_))) => None,
+                Some(Err(error)) => return self.recover(&error, None),
+                None => {
+                    self.bookmark = Instant::now() + BOOKMARK_INTERVAL;
+                    let newest = changes.newest().filter(|newest| *newest != self.told);
+                    self.phase = Phase::Live(changes);
+                    return Ok(newest.map(|newest| {
+                        self.position = newest;
+                        self.complete()
+                    }));
+                }
+            };
+        }
         let turn = self.session.turn().await?;
         // The type may have been registered again during the wait.
         if self.session.renew().await? {
             return Ok(Some(self.start_over()));
         }
-        let mut next = match step {
-            ChangeStep::Change(change) => Some(change),
-            ChangeStep::CaughtUp(_) => None,
-        };
         let mut looked_at = 0;
         while let Some(change) = next.take() {
             let visible = visible_change(&self.session, &change).await?;
             visible.into_iter().for_each(|change| self.pending.add(change));
             self.position = change.position();
             looked_at += 1;
-            if looked_at < YIELD_INTERVAL_CHANGES && !turn.is_over() && !self.pending.is_full(self.chunk) {
+            let is_full = self.pending.is_full(self.chunk);
+            if change.more || (looked_at < YIELD_INTERVAL_CHANGES && !turn.is_over() && !is_full) {
                 next = match changes.ready() {
                     Ok(next) => next,
                     Err(error) => {
                         let lost = self.recover(&error, None)?;
-                        // Sends the examined changes first.
+                        // Sends the examined changes first, unless the rest of their commit is missing.
                         return Ok(match lost {
-                            None if !self.pending.changes.is_empty() => Some(self.complete()),
+                            None if !self.pending.changes.is_empty() && !change.more => Some(self.complete()),
                             lost => lost,
                         });
                     }
                 };
             }
+            if is_full && next.is_some() {
+                self.rest = next;
+                self.phase = Phase::Live(changes);
+                return Ok(Some(std::mem::take(&mut self.pending).message()));
+            }
         }
         self.phase = Phase::Live(changes);
-        Ok((!self.pending.changes.is_empty()).then(|| self.complete()))
+        Ok((!self.pending.changes.is_empty() || self.is_unfinished).then(|| self.complete()))
     }
 
     /// Goes on from the history after an error of a slow reader.
@@ -365,6 +376,7 @@ impl Stateless {
     fn reset(&mut self) -> WatchResourcesResponse {
         metrics::counter!("mortise_watches_resynced_total").increment(1);
         self.pending = PendingChanges::default();
+        self.rest = None;
         self.is_unfinished = false;
         let is_hard_reset = std::mem::take(&mut self.is_in_sync);
         WatchResourcesResponse { is_hard_reset, is_soft_reset: !is_hard_reset, ..message() }

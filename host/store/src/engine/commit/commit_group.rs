@@ -122,6 +122,7 @@ impl<'t> CommitGroup<'t> {
         match judged {
             Ok((results, growth)) => {
                 self.growth.extend(growth);
+                self.changes.iter_mut().skip(changes).for_each(|change| change.commit = seq);
                 self.bytes += self.changes.iter().skip(changes).map(|change| change.payload().len()).sum::<usize>();
                 Ok(results)
             }
@@ -273,7 +274,7 @@ impl<'t> CommitGroup<'t> {
         let prior = was.as_ref().map(|s| s.resource.clone());
         undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
         self.seq = seq;
-        self.changes.push(Change { key, type_key, seq, is_event: true, prior, now: Some(resource.clone()) });
+        self.changes.push(Change { key, type_key, seq, commit: 0, is_event: true, prior, now: Some(resource.clone()) });
         Ok(Some(resource))
     }
 
@@ -295,7 +296,15 @@ impl<'t> CommitGroup<'t> {
         let resource = EncodedResource::encode(&resource)?;
         let was = slot.now.replace(StoredResource::new(resource.clone(), seq));
         undo.push((key.clone(), was, std::mem::replace(&mut slot.is_written, true)));
-        self.changes.push(Change { key, type_key, seq, is_event: false, prior, now: Some(resource.clone()) });
+        self.changes.push(Change {
+            key,
+            type_key,
+            seq,
+            commit: 0,
+            is_event: false,
+            prior,
+            now: Some(resource.clone()),
+        });
         Ok(Some(resource))
     }
 
@@ -320,7 +329,7 @@ impl<'t> CommitGroup<'t> {
         undo.push((key.clone(), slot.now.take(), std::mem::take(&mut slot.is_written)));
         self.seq = seq;
         let type_key = type_key(id);
-        self.changes.push(Change { key, type_key, seq, is_event: true, prior: Some(prior), now: None });
+        self.changes.push(Change { key, type_key, seq, commit: 0, is_event: true, prior: Some(prior), now: None });
         Ok(None)
     }
 

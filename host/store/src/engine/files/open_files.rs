@@ -4,9 +4,12 @@
 //! the process; without the lock file a second process could open the directory. So the names are compared after each
 //! sync of the log, before the answer, and each second while the store is idle.
 //!
-//! The cost: four look-ups of metadata that the kernel has in memory, some three microseconds together.
+//! The cost: four look-ups in the kernel's memory, some three microseconds together. The times of the files stay out of
+//! it ([`identity`]): a look at those of the log would make each commit change its inode.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{io, path::PathBuf};
+
+use mortise_durable_fs::identity;
 
 use crate::{StoreError, error::io_fault};
 
@@ -41,8 +44,4 @@ impl OpenFiles {
             Some((path, _)) => Err(StoreError::Gone { path: path.clone() }),
         }
     }
-}
-
-fn identity(path: &PathBuf) -> io::Result<(u64, u64)> {
-    fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }

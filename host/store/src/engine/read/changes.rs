@@ -94,13 +94,13 @@ struct SledChanges {
 
 impl SledChanges {
     fn wanted(&self, event: HubEvent) -> Option<ChangeEvent> {
-        let HubEvent { event, sequence, before } = event;
+        let HubEvent { event, sequence, more, before, .. } = event;
         let (now, before) = match event {
             WatchEvent::Upsert(now) => (Some(now), before.map_or(PriorState::Absent, PriorState::Resource)),
             WatchEvent::Delete(before) => (None, PriorState::Resource(before)),
             WatchEvent::EndOfSnapshot => return None,
         };
-        Some(ChangeEvent { sequence, before, now }).filter(|change| self.concern.has(change))
+        Some(ChangeEvent { sequence, more, before, now }).filter(|change| self.concern.has(change))
     }
 }
 

@@ -41,6 +41,8 @@ struct State {
     waiting: VecDeque<Waiting>,
     /// Number of the first waiting event; events are numbered from 0.
     first: u64,
+    /// Number of the first waiting event that readers may not take yet.
+    hidden: u64,
     bytes: usize,
     readers: usize,
     /// Number of readers that want the state before each change.
@@ -55,6 +57,10 @@ pub(crate) struct HubEvent {
     pub(crate) event: WatchEvent,
     /// Sequence of the commit.
     pub(crate) sequence: u64,
+    /// Number of the batch, the same in each of its events.
+    pub(crate) commit: u64,
+    /// Whether the hub has another event of the same batch behind this one.
+    pub(crate) more: bool,
     /// State before an upsert; only for readers that [compare](Hub::subscribe), and where the GroupVersion changed.
     pub(crate) before: Option<EncodedResource>,
 }
@@ -127,14 +133,16 @@ impl Hub {
         HubReader { hub: self.clone(), next: state.end(), compares }
     }
 
-    /// Adds an event of `bytes` bytes, and pushes out the oldest ones that do not fit. Keeps the state before it only
-    /// if a reader compares, or if the GroupVersion changed.
-    pub(crate) fn send(&self, mut event: HubEvent, mut bytes: usize, limits: HubLimits) {
+    /// Adds an event of `bytes` bytes, hidden until [`Hub::reveal`], and pushes out the oldest ones that do not fit.
+    /// Keeps the state before it only if a reader compares, or if the GroupVersion changed. Returns whether it is the
+    /// first hidden one.
+    pub(crate) fn send(&self, mut event: HubEvent, mut bytes: usize, limits: HubLimits) -> bool {
         let mut state = self.state.lock();
         let readers = state.readers;
         if readers == 0 {
-            return;
+            return false;
         }
+        let is_first = state.hidden == state.end();
         if state.comparing == 0 && !event.changes_group_version() {
             event.before = None;
         }
@@ -145,6 +153,13 @@ impl Hub {
         while state.waiting.len() > limits.events || (state.bytes > limits.bytes && state.waiting.len() > 1) {
             state.drop_first(&self.total);
         }
+        is_first
+    }
+
+    /// Shows the hidden events to the readers, all at once, so that no reader sees a part of a batch as all of it.
+    pub(crate) fn reveal(&self) {
+        let mut state = self.state.lock();
+        state.hidden = state.end();
         drop(state);
         self.changed.notify_waiters();
     }
@@ -193,11 +208,14 @@ impl HubReader {
     pub(crate) fn take(&mut self) -> Option<Result<HubEvent, HubEnd>> {
         let mut state = self.hub.state.lock();
         let Some(ahead) = self.next.checked_sub(state.first) else { return Some(Err(HubEnd::Lagged)) };
-        let Some(waiting) = usize::try_from(ahead).ok().and_then(|ahead| state.waiting.get_mut(ahead)) else {
+        let ahead = usize::try_from(ahead).ok().filter(|_| self.next < state.hidden);
+        let Some(waiting) = ahead.and_then(|ahead| state.waiting.get_mut(ahead)) else {
             return state.closed.then_some(Err(HubEnd::Closed));
         };
-        let event = waiting.event.clone();
+        let mut event = waiting.event.clone();
         waiting.readers -= 1;
+        let behind = ahead.and_then(|ahead| state.waiting.get(ahead + 1));
+        event.more = behind.is_some_and(|behind| behind.event.commit == event.commit);
         self.next += 1;
         state.drop_taken(&self.hub.total);
         Some(Ok(event))
@@ -239,13 +257,42 @@ mod tests {
         (Arc::new(Hub::new(total.clone())), total)
     }
 
+    fn send(hub: &Hub, event: HubEvent, bytes: usize, limits: HubLimits) {
+        hub.send(event, bytes, limits);
+        hub.reveal();
+    }
+
+    /// A reader that takes events as they are sent would pass on a part of a batch.
+    #[tokio::test]
+    async fn a_batch_is_shown_whole_and_each_event_says_whether_more_follow() {
+        let (hub, _) = hub();
+        let mut reader = hub.subscribe(false);
+        let part = |n: usize, commit: u64| HubEvent { commit, ..event(n) };
+        assert!(hub.send(part(1, 7), 10, LIMITS) && !hub.send(part(2, 7), 10, LIMITS));
+        assert_eq!(reader.take(), None, "hidden");
+        hub.send(part(3, 8), 10, LIMITS);
+        hub.reveal();
+        let seen: Vec<_> = std::iter::from_fn(|| reader.take()).map(|taken| taken.unwrap().more).collect();
+        assert_eq!(seen, [true, false, false]);
+        for n in 4..9 {
+            hub.send(part(n, 9), 10, LIMITS);
+        }
+        assert_eq!(reader.take(), Some(Err(HubEnd::Lagged)), "a batch that does not fit");
+    }
+
     fn resource(version: usize) -> EncodedResource {
         let resource = pb::Resource { version: version.to_string(), ..pb::Resource::default() };
         EncodedResource::encode(&resource).unwrap()
     }
 
     fn event(version: usize) -> HubEvent {
-        HubEvent { event: WatchEvent::Upsert(resource(version)), sequence: version as u64, before: None }
+        HubEvent {
+            event: WatchEvent::Upsert(resource(version)),
+            sequence: version as u64,
+            commit: version as u64,
+            more: false,
+            before: None,
+        }
     }
 
     #[tokio::test]
@@ -254,28 +301,28 @@ mod tests {
         let before = resource(1_000);
         let compared = || HubEvent { before: Some(before.clone()), ..event(1_001) };
         let mut plain = hub.subscribe(false);
-        hub.send(compared(), 10, LIMITS);
+        send(&hub, compared(), 10, LIMITS);
         assert_eq!((plain.next().await, total.load(Ordering::Relaxed)), (Ok(event(1_001)), 0));
         let mut comparing = hub.subscribe(true);
-        hub.send(compared(), 10, LIMITS);
+        send(&hub, compared(), 10, LIMITS);
         assert_eq!(total.load(Ordering::Relaxed), 10 + before.bytes().len());
         assert!(!comparing.is_at_end());
         assert_eq!(comparing.next().await, Ok(compared()));
         assert!(comparing.is_at_end() && !plain.is_at_end());
         drop(comparing);
         assert_eq!(plain.next().await, Ok(compared()));
-        hub.send(compared(), 10, LIMITS);
+        send(&hub, compared(), 10, LIMITS);
         assert_eq!(plain.next().await, Ok(event(1_001)), "no reader compares any more");
     }
 
     #[tokio::test]
     async fn events_go_once_all_have_taken_them() {
         let (hub, total) = hub();
-        hub.send(event(0), 10, LIMITS);
+        send(&hub, event(0), 10, LIMITS);
         assert_eq!(total.load(Ordering::Relaxed), 0, "no reader");
         let (mut a, mut b) = (hub.subscribe(false), hub.subscribe(false));
         for n in 1..=3 {
-            hub.send(event(n), 10, LIMITS);
+            send(&hub, event(n), 10, LIMITS);
         }
         for n in 1..=3 {
             assert_eq!(a.next().await, Ok(event(n)));
@@ -286,7 +333,7 @@ mod tests {
         let late = hub.subscribe(false);
         drop(b);
         assert_eq!(total.load(Ordering::Relaxed), 0, "its last events are dropped with it");
-        hub.send(event(4), 10, LIMITS);
+        send(&hub, event(4), 10, LIMITS);
         assert_eq!(a.next().await, Ok(event(4)));
         assert_eq!(total.load(Ordering::Relaxed), 10);
         drop(late);
@@ -301,7 +348,7 @@ mod tests {
         for (bytes, fits) in [(10, 4), (40, 2), (1_000, 1)] {
             let (mut slow, mut quick) = (hub.subscribe(false), hub.subscribe(false));
             for n in 0..10 {
-                hub.send(event(n), bytes, LIMITS);
+                send(&hub, event(n), bytes, LIMITS);
                 assert_eq!(quick.next().await, Ok(event(n)));
                 assert!(total.load(Ordering::Relaxed) <= fits * bytes);
             }
@@ -312,7 +359,7 @@ mod tests {
             assert_eq!(total.load(Ordering::Relaxed), 0);
         }
         let mut pushed = hub.subscribe(false);
-        hub.send(event(0), 10, LIMITS);
+        send(&hub, event(0), 10, LIMITS);
         assert!(hub.evict_oldest() && !hub.evict_oldest());
         assert_eq!(pushed.next().await, Err(HubEnd::Lagged));
     }
@@ -323,7 +370,7 @@ mod tests {
         let mut reader = hub.subscribe(false);
         let taking = tokio::spawn(async move { (reader.next().await, reader.next().await) });
         tokio::task::yield_now().await;
-        hub.send(event(1), 1, LIMITS);
+        send(&hub, event(1), 1, LIMITS);
         tokio::task::yield_now().await;
         hub.close();
         assert_eq!(taking.await.unwrap(), (Ok(event(1)), Err(HubEnd::Closed)));

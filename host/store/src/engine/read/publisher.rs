@@ -132,12 +132,19 @@ impl Publisher {
         Self { state: Mutex::new(state), limits, bytes: Arc::default(), max_bytes }
     }
 
+    /// Returns the sequence of the last published event; 0 before the first.
+    pub(crate) fn newest(&self) -> u64 {
+        self.state.lock().newest.sequence
+    }
+
     /// Publishes a durable group: `show` makes the table show it.
     pub(crate) fn publish(&self, changes: &[Change], show: impl FnOnce()) {
         let mut state = self.state.lock();
         // Before the events: a reader that has seen an event must not read an older state.
         show();
         let State { types, hubs, windows, newest, window_bytes, .. } = &mut *state;
+        let hubs = &*hubs;
+        let mut touched = Vec::new();
         for change in changes {
             if change.now.is_some() && !types.contains(&change.type_key) {
                 types.insert(change.type_key.clone());
@@ -157,9 +164,14 @@ impl Publisher {
                 && let Some(event) = event(change)
             {
                 let bytes = change.payload().len() + EVENT_OVERHEAD_BYTES;
-                hubs.send_to_matching(change, |hub| hub.send(event.clone(), bytes, self.limits));
+                hubs.send_to_matching(change, |hub| {
+                    if hub.send(event.clone(), bytes, self.limits) {
+                        touched.push(hub);
+                    }
+                });
             }
         }
+        touched.into_iter().for_each(Hub::reveal);
         if let Some(last) = changes.iter().rfind(|change| change.is_event) {
             *newest = PublishedHead { sequence: last.seq, carried: last.now.as_ref().or(last.prior.as_ref()).cloned() };
         }
@@ -417,5 +429,5 @@ fn event(change: &Change) -> Option<HubEvent> {
         (None, Some(prior)) => (WatchEvent::Delete(prior.clone()), None),
         (None, None) => return None,
     };
-    Some(HubEvent { event, sequence: change.seq, before })
+    Some(HubEvent { event, sequence: change.seq, commit: change.commit, more: false, before })
 }

@@ -199,10 +199,12 @@ fn page(
         looked_at += 1;
         if concern.is_in_place(&resource) {
             let change = match kind {
-                Kind::Delete => ChangeEvent { sequence, before: PriorState::Resource(resource), now: None },
+                Kind::Delete => {
+                    ChangeEvent { sequence, more: false, before: PriorState::Resource(resource), now: None }
+                }
                 Kind::Upsert | Kind::Resource => {
                     let before = before(table, earlier, sequence, &resource)?;
-                    ChangeEvent { sequence, before, now: Some(resource) }
+                    ChangeEvent { sequence, more: false, before, now: Some(resource) }
                 }
             };
             changes.extend(Some(change).filter(|change| concern.has(change)));

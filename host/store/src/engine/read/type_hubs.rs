@@ -136,7 +136,7 @@ impl TypeHubs {
     }
 
     /// Calls `send` with each hub that should receive the change.
-    pub(crate) fn send_to_matching<'h>(&'h self, change: &'h Change, mut send: impl FnMut(&Hub)) {
+    pub(crate) fn send_to_matching<'h>(&'h self, change: &'h Change, mut send: impl FnMut(&'h Hub)) {
         self.all.iter().for_each(|hub| send(hub));
         if self.of_terms.is_empty() {
             return;
@@ -358,6 +358,7 @@ mod tests {
             key: Vec::new(),
             type_key: TypeKey { group: "g".into(), kind: "K".into() },
             seq: 1,
+            commit: 0,
             is_event: true,
             prior: (presence != 0).then(|| resource(random, name, namespace)),
             now: (presence != 1).then(|| resource(random, name, namespace)),

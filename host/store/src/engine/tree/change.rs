@@ -12,6 +12,8 @@ pub(crate) struct Change {
     pub(crate) type_key: TypeKey,
     /// Sequence of this change; for a rewrite, that of the resource's last change.
     pub(crate) seq: u64,
+    /// Number of the batch, the same in each of its changes and in no other's of the group.
+    pub(crate) commit: u64,
     /// Whether the change is an event for watchers and the history: all but rewrites are.
     pub(crate) is_event: bool,
     /// State before; `None` for a creation.

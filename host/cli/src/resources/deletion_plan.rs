@@ -1,0 +1,65 @@
+//! All effects of a deletion, as text.
+
+use mortise_resource::{
+    data::{DeleteStep, PlanDeleteRequest, delete_step::Action},
+    pb,
+};
+
+use super::ids::placed_title;
+use crate::{CliError, Session};
+
+/// Describes the effects of a deletion: on the resource, and in further lines on others. `done` says what would be done
+/// to the resource.
+pub(crate) async fn described(session: &Session, id: &pb::Id, done: &str) -> Result<String, CliError> {
+    let request = PlanDeleteRequest { id: Some(id.clone()) };
+    let call = async { session.ownership().plan_delete(request).await };
+    let plan = session.call(placed_title(id), call).await?;
+    let mut text = if plan.is_blocked { format!("would not be {done} (dry run)") } else { format!("{done} (dry run)") };
+    let is_itself = |step: &&DeleteStep| step.id.as_ref().is_some_and(|step_id| step_id.uid == id.uid);
+    let says_more = |step: &&DeleteStep| matches!(step.action(), Action::Block | Action::Hang);
+    for step in plan.steps.iter().filter(|step| !is_itself(step) || says_more(step)) {
+        let name = step.id.as_ref().map(placed_title).unwrap_or_default();
+        text.push_str(&format!("\n  {name} {}", line(step)));
+    }
+    if plan.is_cut {
+        text.push_str(&format!("\n  and more: {}", plan.cut));
+    }
+    if plan.hidden > 0 {
+        text.push_str(&format!("\n  and {} resources that you may not read", plan.hidden));
+    }
+    Ok(text)
+}
+
+fn line(step: &DeleteStep) -> String {
+    let action = match step.action() {
+        Action::Delete => "deleted, too",
+        Action::Mark => "marked for deletion",
+        Action::Unset => "changed",
+        Action::Block => "blocks",
+        Action::DeleteLater => "deleted afterwards",
+        Action::UnsetLater => "changed afterwards",
+        Action::ReleaseLater => "loses an owner afterwards",
+        Action::Hang => "hangs",
+        Action::Unspecified => "unknown",
+    };
+    let because = step.because.as_ref().map(placed_title).unwrap_or_default();
+    let mut why = Vec::new();
+    match (step.action(), step.field.as_str(), because.as_str()) {
+        (Action::Block, "", "") => why.push("meta.lifecycle.block_deletion".to_owned()),
+        (_, "", "") => {}
+        (_, "", owner) => why.push(format!("owner {owner}")),
+        (_, field, "") => why.push(format!("data.{field}")),
+        (_, field, target) => why.push(format!("data.{field} refers to {target}")),
+    }
+    if !step.finalizers.is_empty() {
+        why.push(format!("waits for the finalizers {}", step.finalizers.join(" ")));
+    }
+    if !step.held_by.is_empty() {
+        let names: Vec<_> = step.held_by.iter().map(placed_title).collect();
+        why.push(format!("waits for {}", names.join(", ")));
+    }
+    if !step.reason.is_empty() {
+        why.push(step.reason.clone());
+    }
+    if why.is_empty() { action.to_owned() } else { format!("{action}: {}", why.join("; ")) }
+}
