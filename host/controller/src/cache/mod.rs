@@ -171,7 +171,10 @@ impl Cache {
         };
         let from = (Arc::from(key.0.as_slice()), first.clone());
         let entries = held.by_index.get(number).into_iter().flat_map(|index| index.range(from.clone()..));
-        let within = entries.take_while(|(value, _)| value.starts_with(&key.0));
+        // Keys under one value are in order, so the first behind the range ends it.
+        let end = Key::new(&tenancy.partition, &tenancy.namespace, names.1);
+        let is_behind = |value: &[u8], name: &Key| value == key.0 && !names.1.is_empty() && *name >= end;
+        let within = entries.take_while(|(value, name)| value.starts_with(&key.0) && !is_behind(value, name));
         let named = within.filter(|(_, key)| is_within(key)).take(most);
         Ok(named.filter_map(|(_, key)| held.by_id.get(key)).map(|cached| cached.resource.clone()).collect())
     }

@@ -1,4 +1,4 @@
-//! One request of a probe over a connection, HTTP/1.1, or HTTP/2 for gRPC.
+//! The request of a probe over a connection: HTTP/1.1, or HTTP/2 for gRPC.
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};

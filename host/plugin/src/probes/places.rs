@@ -40,7 +40,7 @@ impl Places {
         Arc::new(Self(Mutex::new(State { free: count, next: 0, groups: BTreeMap::new() })))
     }
 
-    /// Waits for a place; `None` if there is none any more.
+    /// Waits for a place; `None` after the end of the places.
     pub(super) async fn take(self: &Arc<Self>, group: &Arc<str>) -> Option<Place> {
         let waiting = {
             let mut state = self.0.lock();

@@ -45,7 +45,7 @@ pub(super) enum Kind {
     },
 }
 
-/// What an attempt does.
+/// The work of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Check {
     Http(HttpCheck),

@@ -24,7 +24,7 @@ const JITTER: f64 = 0.05;
 /// Wait before a write that failed is repeated, for a probe that makes no attempts.
 const WRITE_RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// What the controller last told about the resource.
+/// The state of the resource, from the controller's last call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Known {
     pub(super) version: String,
@@ -53,7 +53,7 @@ pub(super) struct Probe {
     pub(super) label: String,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug, PartialEq, Eq)]
 enum Written {
     Done,

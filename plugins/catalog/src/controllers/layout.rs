@@ -62,7 +62,7 @@ impl Layout {
         self.slices.partition_point(|slice| slice.from.as_str() <= workload).checked_sub(1)
     }
 
-    /// The names of a part: from the first on, and before the second; an empty end is none.
+    /// The names of a part: from the first on, and before the second, unless that is empty.
     pub(crate) fn names(&self, part: Number) -> (&str, &str) {
         let first = |number: usize| self.slices.get(number).map(|slice| slice.from.as_str()).unwrap_or_default();
         match part {

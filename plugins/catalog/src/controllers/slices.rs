@@ -2,8 +2,8 @@
 //!
 //! # Contract
 //! - The head's list, read from the store, decides which workloads belong to a slice; a slice that it does not list is
-//!   deleted. Whatever changes the list wakes all slices of the service, so one that was computed from an earlier list
-//!   is computed again.
+//!   deleted. A change of the list wakes all slices of the service, so one that was computed from an earlier list is
+//!   computed again.
 //! - A slice that cannot be stored is in the Service's status, and its last content stays.
 //!
 //! # Cost
@@ -39,7 +39,7 @@ pub(crate) static CONTROLLER: Controller<Slices> = Controller::new("slices", SLI
 
 pub(crate) struct Slices;
 
-/// Nothing to do: a change of a Service comes with one of its head.
+/// Wakes no slice: a change of a Service comes with one of its head.
 #[allow(clippy::unnecessary_wraps, reason = "the signature of a mapper")]
 fn of_service(_: &Context<'_>, _: &Typed<Service>) -> Result<Vec<pb::Id>, Error> {
     Ok(Vec::new())
