@@ -24,6 +24,7 @@ mod bindings;
 mod call;
 mod engine;
 mod error;
+mod failure;
 mod function;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -50,6 +51,7 @@ pub use engine::{
     pool::{PoolSize, address_space, physical_memory},
 };
 pub use error::{HookError, HookFault, LoadError};
+pub use failure::Failure;
 pub use function::FunctionError;
 pub use grants::{
     Grants,
@@ -68,7 +70,7 @@ pub use host::{
     call_context::Cancel,
     lookup_host::LookupHost,
     private_bytes::MAX_PRIVATE_BYTES,
-    reconciler_host::{CacheKey, EachResource, Failure, ProbeWriter, ReconcilerHost},
+    reconciler_host::{CacheKey, EachResource, ReconcilerHost},
 };
 pub use limits::Limits;
 pub use load::{
@@ -87,6 +89,7 @@ pub use manifest::{
 };
 pub use mortise_keys::age::{Identities, IdentityError};
 pub use plugin::Plugin;
+pub use probes::ProbeWriter;
 pub use reconcile_limits::ReconcileLimits;
 pub use reconciler::{Outcome, ReconcileError, Reconciler};
 pub use request::Call;

@@ -5,9 +5,10 @@ use crate::{
         imports::mortise::plugin::cache::{Host, Key},
         types::{ResourceBytes, TypeName},
     },
+    failure::Failure,
     host::{
         call_context::HostCallResult,
-        reconciler_host::{CacheKey, Failure},
+        reconciler_host::CacheKey,
         resources::{ListReply, decoded, encoded, may_read, type_name},
         state::State,
     },

@@ -24,12 +24,10 @@ use tokio::sync::Semaphore;
 
 use crate::{
     bindings,
+    failure::Failure,
     grants::Permit,
     health::metrics::PluginMetrics,
-    host::{
-        granted_dir::DirQuota,
-        reconciler_host::{Failure, ReconcilerHost},
-    },
+    host::{granted_dir::DirQuota, reconciler_host::ReconcilerHost},
     probes::Probes,
 };
 

@@ -4,9 +4,9 @@ use mortise_resource::{Code, manifest::Probes};
 
 use crate::{
     bindings::{imports::mortise::plugin::probes::Host, types::IdBytes},
+    failure::Failure,
     host::{
         call_context::HostCallResult,
-        reconciler_host::Failure,
         resources::{decoded, may_write, read_id},
         state::State,
     },

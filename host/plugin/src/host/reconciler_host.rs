@@ -16,41 +16,13 @@ use std::{
 
 use async_trait::async_trait;
 use mortise_resource::{
-    Code, Error,
+    Code,
     data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
     redaction::Secrets,
 };
 
-use crate::bindings;
-
-/// Failure of a host call, as the guest gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Code of gRPC; `wit/v0.1.0/failures.wit` lists the codes in use.
-    pub code: u32,
-    /// Fault, and the next step.
-    pub message: String,
-}
-
-impl Failure {
-    /// Makes a failure.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code: (code as i32).unsigned_abs(), message: message.into() }
-    }
-
-    /// Whether the failure has this code.
-    #[must_use]
-    pub fn is(&self, code: Code) -> bool {
-        self.code == (code as i32).unsigned_abs()
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::new(error.code, error.message)
-    }
-}
+use crate::{bindings, failure::Failure, probes::ProbeWriter};
 
 impl From<Failure> for bindings::Failure {
     fn from(failure: Failure) -> Self {
@@ -69,16 +41,6 @@ pub enum CacheKey {
 
 /// Callback that gets the resources of a list one by one while it is read; its failure ends the list.
 pub type EachResource<'a> = &'a mut (dyn FnMut(&pb::Resource) -> Result<(), Failure> + Send);
-
-/// Writes the results of `probes`, as the controller that set them; outlives the call that did.
-#[async_trait]
-pub trait ProbeWriter: Send + Sync {
-    /// Writes a status, as in [`ReconcilerHost::write_status`].
-    async fn write_status(&self, id: pb::Id, version: String, key: String, status: pb::Status) -> Result<(), Failure>;
-
-    /// Deletes a resource whose probe failed for too long.
-    async fn delete(&self, id: pb::Id) -> Result<(), Failure>;
-}
 
 /// Answers the host calls of a reconciler. `wit/v0.1.0` specifies each.
 #[async_trait]

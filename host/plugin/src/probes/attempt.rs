@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use super::{
+    fault::Fault,
     http::{self, Answer},
     specification::{Check, HttpCheck},
     tls,
@@ -63,9 +64,6 @@ pub(super) trait Attempt: Send + Sync {
 pub(super) struct Network {
     lookups: Arc<Semaphore>,
 }
-
-/// A failed attempt: reason and text.
-pub(super) struct Fault(pub(super) &'static str, pub(super) String);
 
 fn unreachable(text: impl std::fmt::Display) -> Fault {
     Fault("Unreachable", text.to_string())

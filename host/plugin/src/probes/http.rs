@@ -9,7 +9,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{attempt::Fault, specification::HttpCheck};
+use super::{fault::Fault, specification::HttpCheck};
 
 /// Most bytes of a body in which a text is looked for.
 const MAX_BODY_BYTES: usize = 64 << 10;

@@ -18,6 +18,7 @@
 //! [`attempt::LOOKUPS`] look-ups of names.
 
 mod attempt;
+mod fault;
 mod http;
 mod places;
 mod specification;
@@ -25,6 +26,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod writer;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -32,16 +34,14 @@ use mortise_resource::{Code, manifest::Probes as Wanted, pb};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
 
+pub use self::writer::ProbeWriter;
 use self::{
     attempt::{Attempt, Network},
     places::Places,
     specification::Specification,
     task::{Known, Probe},
 };
-use crate::{
-    grants::Permit,
-    host::reconciler_host::{Failure, ProbeWriter},
-};
+use crate::{failure::Failure, grants::Permit};
 
 /// Most probes of one resource.
 const MAX_PROBES_PER_RESOURCE: usize = 64;

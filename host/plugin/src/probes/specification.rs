@@ -48,7 +48,7 @@ pub(super) enum Kind {
 /// The work of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Check {
-    Http(HttpCheck),
+    Http(Box<HttpCheck>),
     Tcp { host: String, port: u16 },
     Grpc { host: String, port: u16, service: String, tls: Option<ProbeTls> },
 }
@@ -103,7 +103,7 @@ impl Specification {
                     wanted.delete_after,
                 );
             }
-            WantedCheck::Http(http) => Check::Http(HttpCheck {
+            WantedCheck::Http(http) => Check::Http(Box::new(HttpCheck {
                 url: http.url.parse().map_err(|_| format!("{:?} is not a URL", http.url))?,
                 method: match http.method.as_str() {
                     "" => http::Method::GET,
@@ -117,7 +117,7 @@ impl Specification {
                     count => return Err(format!("at most {MAX_REDIRECTS} redirects are followed, got {count}")),
                 },
                 tls: http.tls.unwrap_or_default(),
-            }),
+            })),
             WantedCheck::Tcp(tcp) => Check::Tcp { host: tcp.host, port: port(tcp.port)? },
             WantedCheck::Grpc(grpc) => {
                 Check::Grpc { host: grpc.host, port: port(grpc.port)?, service: grpc.service, tls: grpc.tls }

@@ -12,11 +12,9 @@ use super::{
     attempt::{Attempt, Finding},
     places::Places,
     specification::{Check, Kind, Specification, Thresholds},
+    writer::ProbeWriter,
 };
-use crate::{
-    grants::Permit,
-    host::reconciler_host::{Failure, ProbeWriter},
-};
+use crate::{failure::Failure, grants::Permit};
 
 /// Part of an interval by which the host varies it in both directions, so that probes with one interval spread.
 const JITTER: f64 = 0.05;

@@ -13,7 +13,7 @@ use tokio_rustls::{
     },
 };
 
-use super::attempt::Fault;
+use super::fault::Fault;
 use crate::grants::hosts::{Host, HostPort};
 
 /// Protocols to ask for.

@@ -124,7 +124,7 @@ fn update(
         }
         layout.insert(service.name(), None, from);
     }
-    if layout.slices.first().is_some() {
+    if !layout.slices.is_empty() {
         let tenancy = service.id().tenancy.clone().unwrap_or_default();
         let before = layout.names(None).1.to_owned();
         endpoints.retain(|one| one.workload < before);

@@ -231,7 +231,7 @@ fn a_large_service_has_slices_and_a_change_writes_the_one_that_it_touches() {
         slices.chain([("head".to_owned(), head.version().to_owned())]).collect::<BTreeMap<_, _>>()
     };
     let before = versions();
-    let mut changed = world.get::<Workload>(&WORKLOAD.id(&numbered(40), &World::tenancy())).unwrap();
+    let mut changed = world.get::<Workload>(&WORKLOAD.id(numbered(40), &World::tenancy())).unwrap();
     changed.data.weight = 7;
     world.put(&changed).unwrap();
     settle_all(&world);
