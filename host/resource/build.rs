@@ -10,7 +10,7 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 27] = [
+const FILES: [&str; 28] = [
     "goten/types/memo.proto",
     "goten/types/meta.proto",
     "goten/types/multi_region_policy.proto",
@@ -20,6 +20,7 @@ const FILES: [&str; 27] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
+    "mortise/plugin/v1/probes.proto",
     "mortise/v1/acl.proto",
     "mortise/v1/auth_service.proto",
     "mortise/v1/change_service.proto",

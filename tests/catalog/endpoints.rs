@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use mortise_plugin_catalog::proto::catalog::v1::{
-    Health, HealthCheck, HttpCheck, Selector, Service, ServiceEndpoints, ServicePort, TcpCheck, Workload,
+    GrpcCheck, Health, HealthCheck, HttpCheck, Selector, Service, ServiceEndpoints, ServicePort, TcpCheck, Workload,
     WorkloadAddress, WorkloadPort, health_check::Check,
 };
 use mortise_resource::pb;
@@ -50,7 +50,7 @@ fn checked(name: &str, host: &str, port: u16, checks: Vec<HealthCheck>) -> pb::R
 
 fn check(name: &str, check: Check, interval: i64) -> HealthCheck {
     let interval = (!matches!(check, Check::Ttl(_))).then_some(prost_types::Duration { seconds: interval, nanos: 0 });
-    HealthCheck { name: name.into(), check: Some(check), interval, timeout: None }
+    HealthCheck { name: name.into(), check: Some(check), interval, ..HealthCheck::default() }
 }
 
 /// Addresses of a service's endpoints, each with its health.
@@ -236,6 +236,32 @@ async fn checks_are_performed_where_it_is_granted() {
     let said = server.read(&other).await.unwrap().status.remove("catalog.v1/check-up").unwrap();
     assert_eq!(said.conditions[0].reason, "NotGranted");
     assert!(said.conditions[0].message.contains("grants"), "{}", said.conditions[0].message);
+}
+
+/// The server itself is a gRPC server with a health service.
+#[tokio::test]
+async fn a_grpc_server_tells_its_health() {
+    let server = Setup::new().config("[plugin.catalog.grants]\nhttp = [\"http://*\"]\n").start().await;
+    let of = |service: &str| check("up", Check::Grpc(GrpcCheck { service: service.into(), ..GrpcCheck::default() }), 1);
+    let port = server.grpc.port();
+    server.write(checked("grpc-a", "127.0.0.1", port, vec![of("")])).await.unwrap();
+    server.write(checked("grpc-b", "127.0.0.1", port, vec![of("mortise.v1.ServerService")])).await.unwrap();
+    let other = id_of(&server.write(checked("grpc-c", "127.0.0.1", port, vec![of("nope.v1.Nope")])).await.unwrap());
+    let wrong = HealthCheck { check: Some(Check::Http(HttpCheck::default())), ..of("") };
+    let wrong = id_of(&server.write(checked("grpc-d", "127.0.0.1", port, vec![wrong])).await.unwrap());
+    server.write(service("grpc", "grpc-")).await.unwrap();
+    let address = "127.0.0.1";
+    follows(&server, "grpc", &[(address, true), (address, true), (address, false), (address, false)]).await;
+    for (workload, reason, says) in [(other, "Status", "gRPC status 5"), (wrong, "", "GET http://127.0.0.1:")] {
+        let mut said = Vec::new();
+        eventually("the check has a result", async || {
+            let status = server.read(&workload).await.unwrap().status.remove("catalog.v1/check-up");
+            said = status.map(|status| status.conditions).unwrap_or_default();
+            !said.is_empty()
+        })
+        .await;
+        assert!(said[0].reason.starts_with(reason) && said[0].message.contains(says), "{said:?}");
+    }
 }
 
 /// Services and workloads in proportion: a change of each workload is one reconcile of its service, and no more.

@@ -2,3 +2,4 @@
 
 mod dns;
 mod endpoints;
+mod existence;

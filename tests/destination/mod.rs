@@ -4,4 +4,4 @@ mod churn;
 mod crowd;
 mod get;
 mod profile;
-mod proxy;
+pub mod proxy;

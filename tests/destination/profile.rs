@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 
 use crate::{
-    destination::proxy::{Api, Said, addrs, at, new_told, service, setup},
+    destination::proxy::{Api, Said, Told, addrs, at, new_told, service, setup},
     support::{PATIENCE, Server, metadata, refusal},
 };
 
@@ -67,16 +67,32 @@ async fn a_service_has_the_default_profile_while_it_is_there() {
     assert_eq!(next(&mut profile).await, unknown());
 }
 
+/// Get tells the addresses with a number that the service does not list, so its profile has to be one to use.
 #[tokio::test]
-async fn a_port_that_the_service_does_not_list_has_an_empty_profile() {
+async fn a_port_that_the_service_does_not_list_is_used_as_it_is_by_both_calls() {
     let server = setup().start().await;
     server.set("web", &service([at(A)])).await;
     let mut profile = ask(&server, "web.default.svc.cluster.local:81").await.unwrap();
-    assert_eq!(next(&mut profile).await, DestinationProfile::default());
-    let mut open = service([at(A)]);
-    open.ports.clear();
-    server.set("web", &open).await;
-    assert_eq!(next(&mut profile).await, of_web(81, "cluster.local"), "without a list every port is one");
+    assert_eq!(next(&mut profile).await, of_web(81, "cluster.local"));
+    let mut get = Api::Linkerd.get(server.channel().await, "web.default.svc:81").await.unwrap();
+    assert_eq!(get.added().await, addrs(&["10.0.0.1:81"]));
+}
+
+/// Proxies use weights only between the destinations of a profile.
+#[tokio::test]
+async fn workloads_of_different_weights_are_overrides() {
+    let server = setup().start().await;
+    let of = |workload: &str, addr, weight| Endpoint { workload: workload.into(), weight, ..at(addr) };
+    server.set("web", &service([of("web-1", A, 9), of("web-2", B, 1)])).await;
+    let mut profile = ask(&server, "web.default.svc").await.unwrap();
+    let weighted = next(&mut profile).await;
+    let told = |profile: &DestinationProfile| {
+        profile.dst_overrides.iter().map(|one| (one.authority.clone(), one.weight)).collect::<Vec<_>>()
+    };
+    let name = |workload: &str| format!("{workload}.web.default.svc.cluster.local:80");
+    assert_eq!(told(&weighted), [(name("web-1"), 9), (name("web-2"), 1)]);
+    server.set("web", &service([of("web-1", A, 5), of("web-2", B, 5)])).await;
+    assert_eq!(next(&mut profile).await, of_web(80, "cluster.local"), "equal weights need none");
 }
 
 #[tokio::test]
@@ -100,13 +116,21 @@ async fn a_workload_of_a_service_is_an_endpoint() {
 }
 
 #[tokio::test]
-async fn an_address_is_unknown_and_its_stream_stays_open() {
+async fn an_address_of_nobody_is_its_own_endpoint_and_its_stream_stays_open() {
     let server = setup().start().await;
     server.set("web", &service([at(A)])).await;
     let mut open = Vec::new();
     for path in [A, "10.0.0.1", "[2001:db8::1]:443", "2001:db8::1"] {
         let mut profile = ask(&server, path).await.unwrap();
-        assert_eq!(next(&mut profile).await, unknown(), "{path}");
+        let mut told = next(&mut profile).await;
+        let (addr, endpoint) = new_told(told.endpoint.take().unwrap());
+        let expected = match path {
+            "10.0.0.1" => "10.0.0.1:80",
+            "2001:db8::1" => "[2001:db8::1]:80",
+            path => path,
+        };
+        assert_eq!((vec![addr], endpoint), (addrs(&[expected]), Told::default()), "{path}");
+        assert_eq!(told, unknown(), "{path}");
         open.push((path, profile));
     }
     assert!(server.stop().await.success());

@@ -58,7 +58,7 @@ impl Server {
 pub fn service(endpoints: impl IntoIterator<Item = Endpoint>) -> ServiceEndpoints {
     let (name, target_port) = ("http".to_owned(), "http".to_owned());
     let http = ServicePort { name, port: 80, target_port, ..ServicePort::default() };
-    ServiceEndpoints { endpoints: endpoints.into_iter().collect(), ports: vec![http], labels: BTreeMap::new() }
+    ServiceEndpoints { endpoints: endpoints.into_iter().collect(), ports: vec![http], ..ServiceEndpoints::default() }
 }
 
 /// A healthy workload of weight 1, by its address.

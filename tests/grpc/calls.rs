@@ -16,7 +16,7 @@ use tokio::{
 use tonic::Code;
 
 use super::frames;
-use crate::support::{PATIENCE, Server, Setup, artist, id, id_of, list_artists, thing, watch_artists};
+use crate::support::{PATIENCE, Server, Setup, artist, id, id_of, list_artists, thing, tokens::Guarded, watch_artists};
 
 const READ: &str = "/hashicorp.consul.resource.ResourceService/Read";
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
@@ -276,6 +276,31 @@ async fn health_knows_every_service_that_reflection_lists() {
         assert_eq!(health.check(unknown.clone()).await.unwrap_err().code(), Code::NotFound);
         let mut watch = health.watch(unknown).await.unwrap().into_inner();
         assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::ServiceUnknown);
+    }
+}
+
+/// Proxies that try a newer method go on without it after Unimplemented, and ask for ever after any other code.
+#[tokio::test]
+async fn a_method_that_the_server_lacks_is_unimplemented_for_every_caller() {
+    let guarded = Guarded::start(Setup::new()).await;
+    let bare = guarded.token("bare", &[], |_| {}).await;
+    let manager = guarded.token("manager", &["global-management"], |_| {}).await;
+    let raw = Client::open(&guarded.server).await;
+    for secret in ["", "unknown", &*bare, &*manager] {
+        let token = [("x-consul-token", secret)];
+        for path in [
+            "/io.linkerd.proxy.outbound.OutboundPolicies/Watch",
+            "/io.linkerd.proxy.destination.Destination/NoSuch",
+            "/hashicorp.consul.resource.ResourceService/NoSuch",
+            "/mortise.v1.PluginService/NoSuch",
+            "/grpc.health.v1.Health/NoSuch",
+            "/nothing",
+        ] {
+            let answer = raw.call(path, &token, &frames::message(&())).await;
+            assert_eq!(answer.code(), Code::Unimplemented, "{path} as {secret:?}: {answer:?}");
+        }
+        let refused = raw.call("/mortise.v1.ServerService/Status", &token, &frames::message(&())).await.code();
+        assert_eq!(refused == Code::Ok, secret == manager, "{secret:?}: {refused:?}");
     }
 }
 

@@ -108,7 +108,7 @@ async fn files_that_cannot_be_loaded_are_skipped_and_logged() {
             "capability",
             &[
                 "does not know \"teleport\"",
-                "it knows authorizer, cache, clock, config, files, http, kv, log, lookup, private-bytes, queries, resources, run, secrets",
+                "it knows authorizer, cache, cache-pages, clock, config, files, http, kv, log, lookup, private-bytes, probes, queries, resources, run, secrets",
             ],
         ),
         ("describe-loop", "describe_loop", &["hook describe used up its fuel", "(limit sandbox.fuel)"]),

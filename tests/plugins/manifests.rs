@@ -43,7 +43,7 @@ const SAYS: [(&str, &[&str]); 31] = [
     (
         "unknown-capability",
         &[
-            "does not know \"teleport\"; it knows authorizer, cache, clock, config, files, http, kv, log, lookup, private-bytes, queries, resources, run, secrets",
+            "does not know \"teleport\"; it knows authorizer, cache, cache-pages, clock, config, files, http, kv, log, lookup, private-bytes, probes, queries, resources, run, secrets",
         ],
     ),
     ("unknown-immutable-field", &["immutable_fields: \"colour\"", "has no field \"colour\""]),

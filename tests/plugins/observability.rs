@@ -170,6 +170,9 @@ async fn the_table_of_metrics_is_true() {
     assert!(unseen.remove("mortise_plugin_http_requests_total"));
     // Only a reconciler connects: tests/controllers/tcp.rs.
     assert!(unseen.remove("mortise_plugin_tcp_connects_total"));
+    // Only a reconciler sets probes: host/plugin/src/probes/tests.rs.
+    assert!(unseen.remove("mortise_plugin_probes"));
+    assert!(unseen.remove("mortise_plugin_probe_attempts_total"));
     assert_eq!(of_plugins(&shown), unseen);
 }
 

@@ -1,15 +1,42 @@
-//! Access to the endpoints of services that the plugin `catalog` maintains: `catalog.v1.ServiceEndpoints`. The
-//! destination API and DNS read them through these functions.
+//! Access to the services that the plugin `catalog` maintains: `catalog.v1.Service`, `catalog.v1.ServiceEndpoints` and
+//! its slices. The destination API and DNS read them through these functions.
+//!
+//! A caller that may read the ServiceEndpoints of a name may also know whether the service exists, and get its slices:
+//! those are read with the host's own rights.
 
 use mortise_resource::{Code, Error, types::Gvk};
 use mortise_service::ResourceService;
-use prost::Message as _;
 
-use crate::catalog::{Endpoint, Health, ServiceEndpoints};
+use crate::catalog::{Endpoint, Health, SliceRange};
+
+/// The list of slices in a ServiceEndpoints, decoded without the endpoints.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Layout {
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) slices: Vec<SliceRange>,
+}
+
+impl Layout {
+    /// The slice with a workload; `None` if its endpoints are in the ServiceEndpoints.
+    pub(crate) fn slice_of(&self, workload: &str) -> Option<&SliceRange> {
+        let number = self.slices.partition_point(|range| range.from.as_str() <= workload).checked_sub(1)?;
+        self.slices.get(number)
+    }
+}
 
 /// The type of the endpoint resources.
 pub(crate) fn service_endpoints() -> Gvk {
     Gvk::new("catalog", "v1", "ServiceEndpoints")
+}
+
+/// The type of services.
+pub(crate) fn services() -> Gvk {
+    Gvk::new("catalog", "v1", "Service")
+}
+
+/// The type of slices.
+pub(crate) fn slices() -> Gvk {
+    Gvk::new("catalog", "v1", "EndpointSlice")
 }
 
 /// Checks that a plugin serves the type.
@@ -28,14 +55,6 @@ pub(crate) fn require_catalog(service: &ResourceService) -> Result<(), Error> {
             ),
         )),
     }
-}
-
-/// Decodes the value of the `data` of a resource of that type.
-///
-/// # Errors
-/// The value is of another message.
-pub(crate) fn decode(data: &[u8]) -> Result<ServiceEndpoints, prost::DecodeError> {
-    ServiceEndpoints::decode(data)
 }
 
 /// Whether clients may be sent to the endpoint.

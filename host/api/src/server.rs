@@ -195,7 +195,8 @@ impl OpenPorts {
                 Task::spawn("the task that reports health", health::follow(health.clone(), write_health.clone()));
             let has_discovery = self.options.destination.enabled;
             let reflection = Reflection::new(registry.clone(), service.clone(), has_discovery)?;
-            let counts = RequestCounts::new(reflection.methods());
+            let methods = reflection.methods();
+            let counts = RequestCounts::new(methods.clone());
             let sources = Sources {
                 about,
                 service: service.clone(),
@@ -240,7 +241,7 @@ impl OpenPorts {
                 message_bytes: self.options.max_request_bytes,
                 caller_streams: self.options.caller_streams,
             };
-            let calls = Calls::new(limits, service.clone());
+            let calls = Calls::new(limits, service.clone(), methods);
             let destination = self.options.destination.clone();
             let destination =
                 destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));

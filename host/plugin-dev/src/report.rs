@@ -159,10 +159,10 @@ fn grants(manifest: &Manifest, surface: &Interfaces) -> Vec<(&'static str, Strin
     if imports("mortise:plugin/secrets@") {
         needs.push(("secrets", "{ NAME = { file = \"…\" } }".into()));
     }
-    if imports("mortise:plugin/tcp@") {
+    if imports("mortise:plugin/tcp@") || imports("mortise:plugin/probes@") {
         needs.push(("tcp", "[\"HOST:PORT\"]".into()));
     }
-    if imports("wasi:http/outgoing-handler@") {
+    if imports("wasi:http/outgoing-handler@") || imports("mortise:plugin/probes@") {
         needs.push(("http", "[\"HOST\"]".into()));
     }
     needs

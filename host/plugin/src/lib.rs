@@ -24,6 +24,7 @@ mod bindings;
 mod call;
 mod engine;
 mod error;
+mod failure;
 mod function;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -37,6 +38,7 @@ mod load;
 mod manifest;
 mod opaque;
 mod plugin;
+mod probes;
 mod reconcile_limits;
 mod reconciler;
 mod request;
@@ -49,6 +51,7 @@ pub use engine::{
     pool::{PoolSize, address_space, physical_memory},
 };
 pub use error::{HookError, HookFault, LoadError};
+pub use failure::Failure;
 pub use function::FunctionError;
 pub use grants::{
     Grants,
@@ -67,7 +70,7 @@ pub use host::{
     call_context::Cancel,
     lookup_host::LookupHost,
     private_bytes::MAX_PRIVATE_BYTES,
-    reconciler_host::{CacheKey, EachResource, Failure, ReconcilerHost},
+    reconciler_host::{CacheKey, EachResource, ReconcilerHost},
 };
 pub use limits::Limits;
 pub use load::{
@@ -86,6 +89,7 @@ pub use manifest::{
 };
 pub use mortise_keys::age::{Identities, IdentityError};
 pub use plugin::Plugin;
+pub use probes::ProbeWriter;
 pub use reconcile_limits::ReconcileLimits;
 pub use reconciler::{Outcome, ReconcileError, Reconciler};
 pub use request::Call;

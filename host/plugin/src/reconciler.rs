@@ -46,6 +46,7 @@ use crate::{
     manifest::controllers::Mapper,
     opaque::Shared,
     plugin::Plugin,
+    probes::Probes,
 };
 
 /// Longest error or reason of a guest that is kept, characters.
@@ -60,6 +61,8 @@ pub struct Reconciler {
     key: u64,
     turns: Arc<Semaphore>,
     turn_count: usize,
+    /// Checks that the host performs for the controllers; they end with this handle.
+    probes: Arc<Probes>,
     used: Mutex<Usage>,
     /// Caller of the calls in the counts of quarantine.
     by: CallerId,
@@ -112,6 +115,7 @@ impl Reconciler {
             key: engine.key(),
             turns: Arc::new(Semaphore::new(turn_count)),
             turn_count,
+            probes: Arc::new(Probes::new(plugin.hooks.reporter.metrics.label())),
             used: Mutex::default(),
             by: CallerId::HOST,
             engine,
@@ -285,6 +289,7 @@ impl Reconciler {
             connect_turns: self.engine.connect_turns.clone(),
             identities: self.plugin.sandbox.identities.clone(),
             metrics: self.plugin.hooks.reporter.metrics.clone(),
+            probes: self.probes.clone(),
             quota: DirQuota { bytes: self.engine.limits.directory_bytes, files: self.engine.limits.directory_files },
             secrets: Arc::default(),
             host_work: Duration::ZERO,

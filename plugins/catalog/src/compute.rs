@@ -4,37 +4,30 @@ use mortise_plugin::Typed;
 
 use crate::{
     health,
-    proto::catalog::v1::{Endpoint, EndpointPort, Service, ServiceEndpoints, ServicePort, Workload, WorkloadAddress},
+    proto::catalog::v1::{Endpoint, EndpointPort, Service, ServicePort, Workload, WorkloadAddress},
 };
 
-/// Computes the endpoints: one for each address of each workload, in their order. An address without any of the
-/// service's ports is left out.
-pub(crate) fn endpoints(service: &Service, workloads: impl Iterator<Item = Typed<Workload>>) -> ServiceEndpoints {
-    let of_workload = |workload: Typed<Workload>| {
-        let health = health::of(&workload);
-        let name = workload.name().to_owned();
-        let data = workload.data;
-        let at = |address: &WorkloadAddress| {
-            let ports = ports(service, &data, address);
-            let offers = service.ports.is_empty() || !ports.is_empty();
-            offers.then(|| Endpoint {
-                workload: name.clone(),
-                address: address.host.clone(),
-                weight: data.weight,
-                health: health.into(),
-                ports,
-                labels: data.labels.clone(),
-                zone: data.zone.clone(),
-                identity: data.identity.clone(),
-            })
-        };
-        data.addresses.iter().filter_map(at).collect::<Vec<_>>()
+/// Computes the endpoints of a workload: one for each address. An address without any of the service's ports is left
+/// out.
+pub(crate) fn endpoints(service: &Service, workload: &Typed<Workload>) -> Vec<Endpoint> {
+    let health = health::of(workload);
+    let data = &workload.data;
+    let at = |address: &WorkloadAddress| {
+        let ports = ports(service, data, address);
+        let offers = service.ports.is_empty() || !ports.is_empty();
+        offers.then(|| Endpoint {
+            workload: workload.name().to_owned(),
+            address: address.host.clone(),
+            weight: data.weight,
+            health: health.into(),
+            ports,
+            labels: data.labels.clone(),
+            zone: data.zone.clone(),
+            identity: data.identity.clone(),
+            server_name: data.server_name.clone(),
+        })
     };
-    ServiceEndpoints {
-        endpoints: workloads.flat_map(of_workload).collect(),
-        ports: service.ports.clone(),
-        labels: service.labels.clone(),
-    }
+    data.addresses.iter().filter_map(at).collect()
 }
 
 /// Ports of a service at an address; the workload's own if the service names none.

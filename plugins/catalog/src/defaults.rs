@@ -60,12 +60,22 @@ fn complete(check: &mut HealthCheck, only_port: &str) {
             fill(&mut http.port, only_port);
             fill(&mut http.path, "/");
             fill(&mut http.scheme, "http");
+            fill(&mut http.method, "GET");
+            for range in &mut http.statuses {
+                if range.to == 0 {
+                    range.to = range.from;
+                }
+            }
         }
         Some(Check::Tcp(tcp)) => fill(&mut tcp.port, only_port),
+        Some(Check::Grpc(grpc)) => fill(&mut grpc.port, only_port),
         Some(Check::Ttl(_)) | None => return,
     }
     check.interval.get_or_insert(DEFAULT_INTERVAL);
     check.timeout.get_or_insert(DEFAULT_TIMEOUT);
+    for threshold in [&mut check.passing_after, &mut check.failing_after] {
+        *threshold = (*threshold).max(1);
+    }
 }
 
 fn default_protocol(protocol: &mut i32) {

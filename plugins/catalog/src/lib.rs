@@ -6,17 +6,17 @@
 //! # Contract
 //! - `rules` checks the contents of the types, `defaults` fills in their defaults.
 //! - `selection` finds the workloads that a service selects, and the services that select a workload.
-//! - `controllers::endpoints` keeps the ServiceEndpoints of every Service that has a selector; `controllers::checks`
-//!   performs the health checks of workloads.
+//! - `controllers::endpoints` keeps the ServiceEndpoints of every Service that has a selector, `controllers::slices` the
+//!   slices of large ones; `controllers::checks` has the host perform the health checks of workloads.
 //!
 //! # Cost
 //! A change of a workload looks up the services that select it, in indexes: one lookup for its name, one for each
-//! prefix of its name, one for each pair of its metadata. Each service is then computed again from all its workloads.
+//! prefix of its name, one for each pair of its metadata. Of each service, the slice with the workload is then computed
+//! again, from its own workloads.
 //!
 //! # Limits
 //! Endpoints are not checked when they are written: thousands would take more fuel than a write has. The controller
-//! makes them from checked values, and readers skip a malformed address. The endpoints of a service are one resource,
-//! so `store.max_resource_bytes` bounds them: a MiB is some 10,000 endpoints.
+//! makes them from checked values, and readers skip a malformed address. `controllers::layout` has the bounds of slices.
 
 use mortise_plugin::{GrantRequest, Plugin, ResourceType, Scope};
 
@@ -31,7 +31,7 @@ mod selection;
 mod tests;
 
 mortise_plugin::include_proto!(pub mod proto);
-pub(crate) use kinds::{ENDPOINTS, SERVICE, WORKLOAD};
+pub(crate) use kinds::{ENDPOINTS, SERVICE, SLICE, WORKLOAD};
 
 static PLUGIN: Plugin = Plugin::new(
     "catalog",
@@ -51,12 +51,13 @@ static PLUGIN: Plugin = Plugin::new(
             .columns(&[("ZONE", "data.zone"), ("WEIGHT", "data.weight")])
             .short_names(&["wl", "workloads"]),
         &ResourceType::of(ENDPOINTS, Scope::Namespace).key_rules().short_names(&["endpoints", "ep"]),
+        &ResourceType::of(SLICE, Scope::Namespace).key_rules().short_names(&["slices"]),
     ],
 )
-.controllers(&[&controllers::endpoints::CONTROLLER, &controllers::checks::CONTROLLER])
+.controllers(&[&controllers::endpoints::CONTROLLER, &controllers::slices::CONTROLLER, &controllers::checks::CONTROLLER])
 .requests(&[
-    GrantRequest::http("http://*", "performs the HTTP checks of workloads, wherever they are"),
-    GrantRequest::http("https://*", "performs the HTTPS checks of workloads, wherever they are"),
+    GrantRequest::http("http://*", "performs the HTTP and gRPC checks of workloads, wherever they are"),
+    GrantRequest::http("https://*", "performs the HTTPS and gRPC checks of workloads, wherever they are"),
     GrantRequest::tcp("*", "performs the TCP checks of workloads, wherever they are"),
 ]);
 mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, controlling, mapping);

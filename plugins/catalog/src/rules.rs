@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use mortise_plugin::{Diagnostics, Path, Typed, field, name};
 
-use crate::proto::catalog::v1::{HealthCheck, Protocol, Selector, Service, ServicePort, Workload, health_check::Check};
+use crate::proto::catalog::v1::{Protocol, Selector, Service, ServicePort, Workload};
+
+mod checks;
 
 /// Most ports of a service and of a workload.
 const MAX_PORTS: usize = 64;
@@ -24,17 +26,13 @@ const MAX_ADDRESSES: usize = 16;
 /// Most checks of a workload, and the longest name of one, which is part of its status's key.
 const MAX_CHECKS: usize = 16;
 const MAX_CHECK_NAME_CHARACTERS: usize = 40;
-/// Most bytes of a zone, an identity, and the path of an HTTP check.
+/// Most bytes of a zone, an identity, the path of an HTTP check, and a check's CA.
 const ZONE: usize = 63;
 const MAX_IDENTITY_BYTES: usize = 253;
 const MAX_HTTP_PATH_BYTES: usize = 1024;
+const MAX_CA_BYTES: usize = 64 << 10;
 /// The greatest weight: that of DNS.
 const WEIGHT: u32 = 65_535;
-
-/// Bounds of a check's interval, and of the time for which a client's report holds.
-const INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
-/// Bounds of a check's timeout.
-const TIMEOUT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 
 /// A value that breaks a rule. Texts from the resource are cut to a length that fits a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,8 +67,12 @@ pub(crate) enum RuleError {
     ReservedLabel(String),
     #[error("a text may have at most {most} bytes and no control characters; got {got}")]
     Text { most: usize, got: String },
-    #[error("an identity is a DNS name in lower case, or a URI such as spiffe://example.org/web; got {0}")]
+    #[error("an identity is a DNS name in lower case, or a SPIFFE ID such as spiffe://example.org/web; got {0}")]
     Identity(String),
+    #[error("an identity that is a SPIFFE ID needs a server_name, or clients would speak to the workload without TLS")]
+    NoServerName,
+    #[error("a server name is a DNS name in lower case, and belongs to an identity; got {0}")]
+    ServerName(String),
     #[error("a selector needs a name, a prefix or a label; the prefix * is every workload")]
     EmptySelector,
     #[error(
@@ -79,8 +81,20 @@ pub(crate) enum RuleError {
     Prefix(String),
     #[error("a check's name has at most {MAX_CHECK_NAME_CHARACTERS} characters, got {0}")]
     CheckName(usize),
-    #[error("a check needs one of ttl, http and tcp")]
+    #[error("a check needs one of ttl, http, tcp and grpc")]
     NoCheck,
+    #[error("{from} to {to} is allowed, got {got}")]
+    Number { from: u32, to: u32, got: u32 },
+    #[error("a method is 1 to 20 upper-case letters, and not CONNECT; got {0}")]
+    Method(String),
+    #[error("a header is a name of letters, digits and dashes with a value of visible ASCII characters; got {0}")]
+    Header(String),
+    #[error("statuses are 100 to 599, and end where they begin or later; got {0} to {1}")]
+    Statuses(u32, u32),
+    #[error("the CA is a list of certificates in PEM, and has at most {MAX_CA_BYTES} bytes")]
+    Ca,
+    #[error("only a check over https has this; remove it")]
+    OnlyHttps,
     #[error("{from:?} to {to:?} is allowed, got {got}")]
     Duration { from: Duration, to: Duration, got: String },
     #[error("a check by ttl has no {0}; remove it")]
@@ -111,12 +125,13 @@ pub(crate) fn workload(workload: &Typed<Workload>, _: Option<&Typed<Workload>>, 
     check_labels(&data.labels, &ENDPOINT_LABELS, &field("labels"), &mut findings);
     findings.note(text(&data.zone, ZONE), || field("zone"));
     findings.note(identity(&data.identity), || field("identity"));
+    findings.note(server_name(data), || field("server_name"));
     let checks = field("checks");
     if findings.bound(data.checks.len(), MAX_CHECKS, &checks) {
         let mut names = Seen::default();
         for (check, place) in places(&data.checks, &checks) {
             findings.note(names.once(&check.name), || place.clone().field("name"));
-            check_check(check, data, &place, &mut findings);
+            checks::check(check, data, &place, &mut findings);
         }
     }
 }
@@ -203,37 +218,6 @@ fn check_addresses(data: &Workload, findings: &mut Findings<'_>) {
     }
 }
 
-fn check_check(check: &HealthCheck, data: &Workload, place: &Path, findings: &mut Findings<'_>) {
-    let at = |name: &str| place.clone().field(name);
-    findings.note(resource_name(&check.name), || at("name"));
-    if check.name.len() > MAX_CHECK_NAME_CHARACTERS {
-        findings.add(RuleError::CheckName(check.name.len()), at("name"));
-    }
-    match &check.check {
-        None => return findings.add(RuleError::NoCheck, place.clone()),
-        Some(Check::Ttl(ttl)) => {
-            findings.note(duration(ttl, INTERVAL_BOUNDS), || at("ttl"));
-            for (name, given) in [("interval", check.interval), ("timeout", check.timeout)] {
-                if given.is_some() {
-                    findings.add(RuleError::NotForTtl(name), at(name));
-                }
-            }
-            return;
-        }
-        Some(Check::Http(http)) => {
-            let at = |name: &str| place.clone().field("http").field(name);
-            findings.note(check_port(&http.port, data), || at("port"));
-            findings.note(http_path(&http.path), || at("path"));
-            if !matches!(http.scheme.as_str(), "http" | "https") {
-                findings.add(RuleError::Scheme(shown(&http.scheme)), at("scheme"));
-            }
-        }
-        Some(Check::Tcp(tcp)) => findings.note(check_port(&tcp.port, data), || at("tcp").field("port")),
-    }
-    findings.note(duration(&check.interval.unwrap_or_default(), INTERVAL_BOUNDS), || at("interval"));
-    findings.note(duration(&check.timeout.unwrap_or_default(), TIMEOUT_BOUNDS), || at("timeout"));
-}
-
 fn check_labels(labels: &BTreeMap<String, String>, reserved: &[&str], place: &Path, findings: &mut Findings<'_>) {
     if !findings.bound(labels.len(), MAX_LABELS, place) {
         return;
@@ -305,8 +289,7 @@ fn resource_name(text: &str) -> Result<(), RuleError> {
 
 /// An IP address, or a DNS name that resolvers do not take for one.
 fn host(text: &str) -> Result<(), RuleError> {
-    let ends_in_digits = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-    if text.parse::<IpAddr>().is_ok() || (name::is_dns_name(text) && !ends_in_digits) {
+    if text.parse::<IpAddr>().is_ok() || is_server_name(text) {
         return Ok(());
     }
     Err(RuleError::Host(shown(text)))
@@ -319,15 +302,6 @@ fn known_port(port: &str, data: &Workload) -> Result<(), RuleError> {
     let known = data.ports.iter().take(MAX_PORTS).map(|one| shown(&one.name)).collect::<Vec<_>>();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     Err(RuleError::NoPort(shown(port), known))
-}
-
-fn check_port(port: &str, data: &Workload) -> Result<(), RuleError> {
-    match port.parse::<u32>() {
-        _ if port.is_empty() => Err(RuleError::WhichPort),
-        Ok(number) if port_number(number).is_ok() => Ok(()),
-        Ok(_) => Err(RuleError::PortText(shown(port))),
-        Err(_) => known_port(port, data),
-    }
 }
 
 fn prefix(text: &str) -> Result<(), RuleError> {
@@ -351,30 +325,44 @@ fn text(text: &str, most: usize) -> Result<(), RuleError> {
     Err(RuleError::Text { most, got: shown(text) })
 }
 
+/// Beginning of a SPIFFE ID.
+const SPIFFE: &str = "spiffe://";
+
+/// A DNS name, or a SPIFFE ID: clients know no other identities, and speak without TLS to a workload that has one.
 fn identity(text: &str) -> Result<(), RuleError> {
-    let is_uri = text.split_once("://").is_some_and(|(scheme, rest)| {
-        let letters = scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        !scheme.is_empty() && letters && !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic())
+    let is_spiffe = text.strip_prefix(SPIFFE).is_some_and(|rest| {
+        let (domain, path) = rest.split_once('/').map_or((rest, "a"), |(domain, path)| (domain, path));
+        let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let is_segment = |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(plain);
+        !domain.is_empty() && domain.bytes().all(lower) && path.split('/').all(is_segment)
     });
-    if text.is_empty() || (text.len() <= MAX_IDENTITY_BYTES && (is_uri || name::is_dns_name(text))) {
+    if text.is_empty() || (text.len() <= MAX_IDENTITY_BYTES && (is_spiffe || is_server_name(text))) {
         return Ok(());
     }
     Err(RuleError::Identity(shown(text)))
 }
 
-fn http_path(path: &str) -> Result<(), RuleError> {
-    if path.starts_with('/') && path.len() <= MAX_HTTP_PATH_BYTES && path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
+fn server_name(data: &Workload) -> Result<(), RuleError> {
+    match (data.identity.as_str(), data.server_name.as_str()) {
+        (identity, "") if identity.starts_with(SPIFFE) => Err(RuleError::NoServerName),
+        (_, "") => Ok(()),
+        (identity, name) if !identity.is_empty() && is_server_name(name) => Ok(()),
+        (_, name) => Err(RuleError::ServerName(shown(name))),
     }
-    Err(RuleError::Path(shown(path)))
 }
 
-fn duration(value: &prost_types::Duration, (from, to): (Duration, Duration)) -> Result<(), RuleError> {
-    match Duration::try_from(*value) {
-        Ok(given) if (from..=to).contains(&given) => Ok(()),
-        Ok(given) => Err(RuleError::Duration { from, to, got: format!("{given:?}") }),
-        Err(_) => Err(RuleError::Duration { from, to, got: "a negative time".to_owned() }),
-    }
+/// A DNS name that no client takes for an address.
+fn is_server_name(text: &str) -> bool {
+    name::is_dns_name(text) && !ends_in_digits(text)
+}
+
+fn ends_in_digits(text: &str) -> bool {
+    text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn number(got: u32, from: u32, to: u32) -> Result<(), RuleError> {
+    if (from..=to).contains(&got) { Ok(()) } else { Err(RuleError::Number { from, to, got }) }
 }
 
 /// Beginning of a text that may be long, quoted and escaped.

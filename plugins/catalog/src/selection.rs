@@ -6,9 +6,9 @@
 //!
 //! # Cost
 //! [`services`]: one lookup for the workload's name, one for each prefix of it, one for each pair of its metadata.
-//! [`workloads`]: one lookup for each name and each prefix, or one for a label.
+//! [`workloads`]: one lookup for each name, and one for each page of a prefix or of a label.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use mortise_plugin::{Context, Error, Failure, Index, Key, Kind, Typed, pb};
 
@@ -28,46 +28,132 @@ pub(crate) const WORKLOAD_INDEXES: &[Index] =
 const SELECTED_NAME: &str = "selected-name";
 const SELECTED_PREFIX: &str = "selected-prefix";
 const SELECTED_LABEL: &str = "selected-label";
+const SERVICE_NAME: &str = "name";
 pub(crate) const SERVICE_INDEXES: &[Index] = &[
+    Index::by_name(SERVICE_NAME).in_tenancy(),
     Index::by_value(SELECTED_NAME, "selector.names").in_tenancy(),
     Index::by_value(SELECTED_PREFIX, "selector.prefixes").in_tenancy(),
     Index::by_value(SELECTED_LABEL, "selector.labels").in_tenancy(),
 ];
 
-/// Characters of names.
-const NAME_CHARACTERS: &str = "abcdefghijklmnopqrstuvwxyz0123456789-";
+/// Workloads of a page, of one source; and of each of several.
+const PAGE: u32 = 256;
+const SMALL_PAGE: u32 = 32;
 
-/// The workloads that a selector selects in the namespace of `of`, in the order of their names. Workloads that are
-/// marked for deletion are left out.
-pub(crate) fn workloads(
-    ctx: &Context<'_>,
+/// The workloads that a selector selects in the namespace of `of`, in the order of their names, as far as these are from
+/// `names.0` on and before `names.1` (empty: no end). Workloads that are marked for deletion are left out.
+///
+/// They are read in pages, so that any number of them fits into the memory of the plugin.
+pub(crate) fn workloads<'c>(
+    ctx: &'c Context<'c>,
     of: &pb::Id,
-    selector: &Selector,
-) -> Result<impl Iterator<Item = Typed<Workload>>, Failure> {
+    selector: &'c Selector,
+    (from, before): (&str, &'c str),
+) -> Workloads<'c> {
     let namespace = Namespace::of(ctx, of);
-    let mut found = Vec::new();
-    for name in &selector.names {
-        found.extend(ctx.cache().get(WORKLOAD, &WORKLOAD.id(name, &namespace.tenancy))?);
+    let mut finds: Vec<Find> = Vec::new();
+    let mut names: Vec<_> = selector.names.iter().filter(|name| is_within(name, from, before)).cloned().collect();
+    names.sort_unstable();
+    if !names.is_empty() {
+        finds.push(Find::Names(names.into()));
     }
     for prefix in &selector.prefixes {
         let beginning = if prefix == EVERY_NAME { "" } else { prefix };
-        namespace.list_names(beginning, &mut found)?;
+        finds.push(Find::Prefix(namespace.value(beginning)));
     }
-    let by_label = (selector.names.is_empty() && selector.prefixes.is_empty()).then(|| selector.labels.iter().next());
-    if let Some((key, value)) = by_label.flatten() {
-        match namespace.list(WORKLOAD, LABEL, &format!("{key}={value}")) {
-            Ok(all) => found.extend(all),
-            // A list by name can be split by prefixes, a list by label cannot.
-            Err(failure) if failure.code == Failure::EXHAUSTED => namespace.list_names("", &mut found)?,
-            Err(failure) => return Err(failure),
+    if selector.names.is_empty()
+        && selector.prefixes.is_empty()
+        && let Some((key, value)) = selector.labels.iter().next()
+    {
+        finds.push(Find::Label(namespace.value(&format!("{key}={value}"))));
+    }
+    let limit = if finds.len() > 1 { SMALL_PAGE } else { PAGE };
+    let source = |find| Source { find, from: from.to_owned(), page: VecDeque::new(), more: true };
+    let sources = finds.into_iter().map(source).collect();
+    Workloads { namespace, selector, before, limit, sources }
+}
+
+fn is_within(name: &str, from: &str, before: &str) -> bool {
+    name >= from && (before.is_empty() || name < before)
+}
+
+/// The workloads of [`workloads`], merged from several sources.
+pub(crate) struct Workloads<'c> {
+    namespace: Namespace<'c>,
+    selector: &'c Selector,
+    before: &'c str,
+    limit: u32,
+    sources: Vec<Source>,
+}
+
+/// Workloads in the order of their names, of one part of a selector.
+struct Source {
+    find: Find,
+    /// Beginning of the next page.
+    from: String,
+    page: VecDeque<Typed<Workload>>,
+    more: bool,
+}
+
+/// Way to find workloads: their names, or a value of an index.
+enum Find {
+    Names(VecDeque<String>),
+    Prefix(String),
+    Label(String),
+}
+
+impl Source {
+    /// Reads the next page, if none is left.
+    fn fill(&mut self, namespace: &Namespace<'_>, before: &str, limit: u32) -> Result<(), Failure> {
+        while self.page.is_empty() && self.more {
+            let cache = namespace.ctx.cache();
+            let (index, key) = match &mut self.find {
+                Find::Names(names) => {
+                    let Some(name) = names.pop_front() else {
+                        self.more = false;
+                        return Ok(());
+                    };
+                    self.page.extend(cache.get(WORKLOAD, &WORKLOAD.id(&name, &namespace.tenancy))?);
+                    continue;
+                }
+                Find::Prefix(value) => (NAME, Key::Value(value)),
+                Find::Label(value) => (LABEL, Key::Exact(value)),
+            };
+            let names = (self.from.as_str(), before);
+            let (page, more) = cache.page(WORKLOAD, &namespace.tenancy, (index, key), names, limit)?;
+            // The first possible name after the last one: a dash is the least character of names.
+            let next = page.last().map(|last| format!("{}-", last.name()));
+            self.more = more && next.is_some();
+            self.from = next.unwrap_or_default();
+            self.page = page.into();
+        }
+        Ok(())
+    }
+}
+
+impl Workloads<'_> {
+    /// The next workload.
+    ///
+    /// # Errors
+    /// The host's.
+    pub(crate) fn next(&mut self) -> Result<Option<Typed<Workload>>, Failure> {
+        loop {
+            for source in &mut self.sources {
+                source.fill(&self.namespace, self.before, self.limit)?;
+            }
+            let fronts = self.sources.iter().filter_map(|source| source.page.front());
+            let Some(name) = fronts.map(|one| one.name().to_owned()).min() else { return Ok(None) };
+            let mut found = None;
+            for source in &mut self.sources {
+                if source.page.front().is_some_and(|one| one.name() == name) {
+                    found = source.page.pop_front();
+                }
+            }
+            if let Some(one) = found.filter(|one| selects(self.selector, one) && !one.is_marked()) {
+                return Ok(Some(one));
+            }
         }
     }
-    let by_name: BTreeMap<_, _> = found
-        .into_iter()
-        .filter(|one| selects(selector, one) && !one.is_marked())
-        .map(|one| (one.name().to_owned(), one))
-        .collect();
-    Ok(by_name.into_values())
 }
 
 /// The services that select a workload.
@@ -86,6 +172,13 @@ pub(crate) fn services(ctx: &Context<'_>, workload: &Typed<Workload>) -> Result<
     let ids: BTreeMap<_, _> =
         candidates.into_iter().filter(is_meant).map(|one| (one.name().to_owned(), one.id().clone())).collect();
     Ok(ids.into_values().collect())
+}
+
+/// The services of a namespace whose names have this prefix.
+pub(crate) fn services_named(ctx: &Context<'_>, of: &pb::Id, prefix: &str) -> Result<Vec<pb::Id>, Failure> {
+    let namespace = Namespace::of(ctx, of);
+    let found: Vec<Typed<Service>> = ctx.cache().list(SERVICE, SERVICE_NAME, Key::Value(&namespace.value(prefix)))?;
+    Ok(found.iter().map(|service| service.id().clone()).collect())
 }
 
 /// Whether a selector selects a workload of its namespace.
@@ -115,23 +208,5 @@ impl<'c> Namespace<'c> {
     /// Resources that an index has under exactly this value.
     fn list<M: mortise_plugin::Data>(&self, of: Kind<M>, index: &str, value: &str) -> Result<Vec<Typed<M>>, Failure> {
         self.ctx.cache().list(of, index, Key::Exact(&self.value(value)))
-    }
-
-    /// Adds the workloads whose names have this prefix. A list that is too large for one answer is split.
-    fn list_names(&self, beginning: &str, found: &mut Vec<Typed<Workload>>) -> Result<(), Failure> {
-        let mut parts = vec![beginning.to_owned()];
-        while let Some(part) = parts.pop() {
-            match self.ctx.cache().list(WORKLOAD, NAME, Key::Value(&self.value(&part))) {
-                Ok(all) => found.extend(all),
-                Err(failure)
-                    if failure.code == Failure::EXHAUSTED && part.len() < mortise_plugin::name::MAX_NAME_BYTES =>
-                {
-                    found.extend(self.list(WORKLOAD, NAME, &part)?);
-                    parts.extend(NAME_CHARACTERS.chars().map(|letter| format!("{part}{letter}")));
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(())
     }
 }

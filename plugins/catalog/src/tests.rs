@@ -11,8 +11,8 @@ use mortise_plugin::{
 
 use super::{PLUGIN, SERVICE, WORKLOAD};
 use crate::proto::catalog::v1::{
-    HealthCheck, HttpCheck, Protocol, Selector, Service, ServicePort, TcpCheck, Workload, WorkloadAddress,
-    WorkloadPort, health_check::Check,
+    CheckTls, GrpcCheck, HealthCheck, HttpCheck, HttpStatusRange, Protocol, Selector, Service, ServicePort, TcpCheck,
+    Workload, WorkloadAddress, WorkloadPort, health_check::Check,
 };
 
 fn said<M: Data>(of: Kind<M>, url: &str, data: &M) -> Vec<String> {
@@ -49,7 +49,7 @@ fn offers(name: &str, port: u32) -> WorkloadPort {
 }
 
 fn check(name: &str, check: Check) -> HealthCheck {
-    HealthCheck { name: name.into(), check: Some(check), interval: None, timeout: None }
+    HealthCheck { name: name.into(), check: Some(check), ..HealthCheck::default() }
 }
 
 const fn seconds(seconds: i64) -> Duration {
@@ -83,8 +83,10 @@ fn defaults_are_filled_in() {
     let stored = world.put(&Typed::new(WORKLOAD.id("web", &World::tenancy()), data)).unwrap().data;
     assert_eq!((stored.weight, stored.addresses[0].host.as_str()), (1, "2001:db8::1"));
     assert_eq!(stored.ports[0].protocol(), Protocol::Tcp);
-    let http = HttpCheck { port: "http".into(), path: "/".into(), scheme: "http".into() };
+    let (port, path, scheme, method) = ("http".into(), "/".into(), "http".into(), "GET".into());
+    let http = HttpCheck { port, path, scheme, method, ..HttpCheck::default() };
     assert_eq!(stored.checks[0].check, Some(Check::Http(http)));
+    assert_eq!((stored.checks[1].passing_after, stored.checks[1].failing_after), (1, 1));
     assert_eq!((stored.checks[0].interval, stored.checks[1].timeout), (Some(seconds(10)), Some(seconds(1))));
     assert_eq!((stored.checks[2].interval, stored.checks[2].timeout), (None, None));
 }
@@ -168,12 +170,36 @@ fn faults_of_workloads_say_where_they_are() {
     assert_eq!(workload(&with(|data| data.weight = 65_536)), ["data.weight"]);
     assert_eq!(workload(&with(|data| data.weight = 65_535)), [""; 0]);
     assert_eq!(workload(&with(|data| data.zone = "z".repeat(64))), ["data.zone"]);
-    for good in ["web.example.org", "spiffe://example.org/web"] {
-        assert_eq!(workload(&with(|data| data.identity = good.into())), [""; 0], "{good}");
+    let named = |identity: &str, server_name: &str| {
+        workload(&with(|data| (data.identity, data.server_name) = (identity.into(), server_name.into())))
+    };
+    for (identity, server_name) in [
+        ("web.example.org", ""),
+        ("web.example.org", "other.example.org"),
+        ("spiffe://example.org/web", "web.example.org"),
+        ("spiffe://example.org", "web"),
+    ] {
+        assert_eq!(named(identity, server_name), [""; 0], "{identity} {server_name}");
     }
-    for bad in ["Web", "://a", "spiffe://", "spiffe://a b"] {
-        assert_eq!(workload(&with(|data| data.identity = bad.into())), ["data.identity"], "{bad}");
+    for bad in ["Web", "://a", "10.0.0.1", "::1", "a.1", "web:443"] {
+        assert_eq!(named(bad, ""), ["data.identity"], "{bad}");
     }
+    for bad in [
+        "https://example.org/web",
+        "urn:web",
+        "spiffe://",
+        "spiffe://a b",
+        "spiffe://A/b",
+        "spiffe://a/",
+        "spiffe://a/b?c",
+    ] {
+        assert_eq!(named(bad, "web.example.org"), ["data.identity"], "{bad}");
+    }
+    assert_eq!(named("spiffe://example.org/web", ""), ["data.server_name"], "clients would speak without TLS");
+    for bad in ["10.0.0.1", "Web", "a:1", "spiffe://a"] {
+        assert_eq!(named("web.example.org", bad), ["data.server_name"], "{bad}");
+    }
+    assert_eq!(named("", "web.example.org"), ["data.server_name"], "a name of nothing");
 }
 
 #[test]
@@ -185,7 +211,7 @@ fn faults_of_checks_say_where_they_are() {
         }))
     };
     let http = |port: &str, path: &str, scheme: &str| {
-        Check::Http(HttpCheck { port: port.into(), path: path.into(), scheme: scheme.into() })
+        Check::Http(HttpCheck { port: port.into(), path: path.into(), scheme: scheme.into(), ..HttpCheck::default() })
     };
     let tcp = |port: &str| Check::Tcp(TcpCheck { port: port.into() });
     assert_eq!(places(vec![check("a", http("grpc", "/health?x=1", "https")), check("b", tcp("65535"))]), [""; 0]);
@@ -207,12 +233,61 @@ fn faults_of_checks_say_where_they_are() {
     assert_eq!(places(vec![long]), ["data.checks[0].name"]);
     let times =
         |interval, timeout| HealthCheck { interval: Some(interval), timeout: Some(timeout), ..check("a", tcp("http")) };
-    assert_eq!(places(vec![times(seconds(86_400), seconds(5))]), [""; 0]);
-    assert_eq!(places(vec![times(seconds(0), seconds(6))]), ["data.checks[0].interval", "data.checks[0].timeout"]);
+    assert_eq!(places(vec![times(seconds(86_400), seconds(30))]), [""; 0]);
+    assert_eq!(places(vec![times(seconds(0), seconds(31))]), ["data.checks[0].interval", "data.checks[0].timeout"]);
     assert_eq!(places(vec![times(seconds(-5), seconds(1))]), ["data.checks[0].interval"]);
     assert_eq!(places(vec![check("a", Check::Ttl(Duration { seconds: 0, nanos: 999 }))]), ["data.checks[0].ttl"]);
     let ttl = HealthCheck { interval: Some(seconds(1)), ..check("a", Check::Ttl(seconds(1))) };
     assert_eq!(places(vec![ttl]), ["data.checks[0].interval"]);
+    let thresholds = |passing_after, failing_after, after| HealthCheck {
+        passing_after,
+        failing_after,
+        deregister_after: Some(seconds(after)),
+        ..check("a", tcp("http"))
+    };
+    assert_eq!(places(vec![thresholds(100, 100, 60)]), [""; 0]);
+    let wrong = ["passing_after", "failing_after", "deregister_after"].map(|name| format!("data.checks[0].{name}"));
+    assert_eq!(places(vec![thresholds(101, 101, 59)]), wrong);
+    let asked = |change: &dyn Fn(&mut HttpCheck)| {
+        let mut http = HttpCheck { port: "http".into(), scheme: "https".into(), ..HttpCheck::default() };
+        change(&mut http);
+        places(vec![check("a", Check::Http(http))])
+    };
+    let range = |from, to| HttpStatusRange { from, to };
+    let ca = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+    let tls = |ca: &str, name: &str| Some(CheckTls { ca: ca.into(), server_name: name.into() });
+    assert_eq!(
+        asked(&|http| {
+            (http.method, http.host, http.body) = ("HEAD".into(), "web.example:8080".into(), "ready".into());
+            http.headers = [("x-key".to_owned(), "a b".to_owned())].into();
+            (http.statuses, http.redirects) = (vec![range(204, 0), range(200, 599)], 10);
+            http.tls = tls(ca, "web.example");
+        }),
+        [""; 0]
+    );
+    let faults = asked(&|http| {
+        (http.method, http.host, http.body) = ("get".into(), "a\r\nb".into(), "x".repeat(1_025));
+        http.headers = [("x_key".to_owned(), String::new()), ("ok".to_owned(), "\n".to_owned())].into();
+        (http.statuses, http.redirects) = (vec![range(99, 0), range(300, 299)], 11);
+        http.tls = tls("no PEM", "10.0.0.1");
+    });
+    let expected = [
+        "method",
+        "host",
+        "headers[\"ok\"]",
+        "headers[\"x_key\"]",
+        "statuses[0]",
+        "statuses[1]",
+        "body",
+        "redirects",
+        "tls.ca",
+        "tls.server_name",
+    ];
+    assert_eq!(faults, expected.map(|place| format!("data.checks[0].http.{place}")));
+    let plain = asked(&|http| (http.scheme, http.tls) = ("http".into(), tls("", "")));
+    assert_eq!(plain, ["data.checks[0].http.tls"]);
+    let grpc = GrpcCheck { port: "http".into(), service: "shop.Cart".into(), tls: tls("", "Web") };
+    assert_eq!(places(vec![check("a", Check::Grpc(grpc))]), ["data.checks[0].grpc.tls.server_name"]);
     let many = (0..17).map(|number| check(&format!("c{number}"), tcp("http"))).collect();
     assert_eq!(places(many), ["data.checks"]);
 }
@@ -228,8 +303,8 @@ fn a_fault_refuses_the_write() {
 fn the_manifest_says_all_of_it() {
     let manifest = Manifest::decode(PLUGIN.describe().as_slice()).unwrap();
     let kinds = manifest.types.iter().map(|of| of.kind.as_str()).collect::<Vec<_>>();
-    assert_eq!(kinds, ["Service", "Workload", "ServiceEndpoints"]);
+    assert_eq!(kinds, ["Service", "Workload", "ServiceEndpoints", "EndpointSlice"]);
     let validated = manifest.types.iter().map(|of| of.hooks.is_some_and(|hooks| hooks.validate)).collect::<Vec<_>>();
-    assert_eq!(validated, [true, true, false], "thousands of endpoints are more than a hook has fuel for");
+    assert_eq!(validated, [true, true, false, false], "thousands of endpoints are more than a hook has fuel for");
     assert!(manifest.types.iter().all(|of| of.permissions.is_some()));
 }

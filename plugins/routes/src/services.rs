@@ -6,8 +6,14 @@
 //! - A change of a service's endpoints concerns the Routes that name it, found in an index.
 //! - The Route's status reports, under the key `edge.v1/services`, whether the service exists and has endpoints.
 //!
+//! - An endpoint with a host name is left out, and the status tells so: nginx loads none of its files if one name in them
+//!   does not resolve.
+//!
 //! # Limits
-//! Only the first 256 endpoints are used. Weights over 1000 become 1000.
+//! Only the first 256 endpoints of the ServiceEndpoints are used; slices are not read. Weights are scaled to 1000 at most,
+//! and each stays 1 at least.
+
+use std::net::IpAddr;
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Index, Key, Mapper, Outcome, Reconciler, Request, Status, Typed,
@@ -17,7 +23,7 @@ use mortise_plugin::{
 use crate::{
     ENDPOINTS, ROUTE, UPSTREAMS,
     proto::{
-        catalog::v1::{Endpoint, Health, ServiceEndpoints},
+        catalog::v1::{Health, ServiceEndpoints},
         edge::v1::{Route, RouteService, RouteUpstreams, Upstream},
     },
     rules,
@@ -54,15 +60,24 @@ impl Reconciler for Services {
             return Ok(Outcome::Done);
         };
         let endpoints = ctx.cache().get(ENDPOINTS, &ENDPOINTS.id(&service.name, &tenancy))?;
-        let upstreams = endpoints.as_ref().map(|found| upstreams(&found.data, service)).unwrap_or_default();
+        let found = endpoints.as_ref().map(|found| upstreams(&found.data, service)).unwrap_or_default();
+        let Found { upstreams, names } = found;
+        let left_out = match names.first() {
+            None => String::new(),
+            Some(name) => format!(
+                "{} with host names, such as {name}, left out: nginx would load none of its files if one did not resolve",
+                names.len()
+            ),
+        };
         let found = match (&endpoints, upstreams.len()) {
             (None, _) => Condition::fails("Found")
                 .reason("NoService")
                 .message(format!("there is no service {:?} in this namespace, or it has no selector", service.name)),
-            (Some(_), 0) => Condition::fails("Found")
-                .reason("NoEndpoints")
-                .message(format!("the service {:?} has no healthy endpoint with that port", service.name)),
-            (Some(_), _) => Condition::holds("Found").reason("Followed"),
+            (Some(_), 0) => Condition::fails("Found").reason("NoEndpoints").message(match left_out.as_str() {
+                "" => format!("the service {:?} has no healthy endpoint with that port", service.name),
+                left_out => format!("the service {:?} has no endpoint with an address; {left_out}", service.name),
+            }),
+            (Some(_), _) => Condition::holds("Found").reason("Followed").message(left_out),
         };
         let computed = RouteUpstreams { upstreams };
         match stored {
@@ -90,29 +105,50 @@ fn routes(ctx: &Context<'_>, endpoints: &Typed<ServiceEndpoints>) -> Result<Vec<
     Ok(found?.iter().map(|route| route.id().clone()).collect())
 }
 
+/// The usable endpoints of a service.
+#[derive(Default)]
+struct Found {
+    upstreams: Vec<Upstream>,
+    /// Host names that were left out.
+    names: Vec<String>,
+}
+
 /// Upstreams for the healthy endpoints with the port, each address once.
-fn upstreams(endpoints: &ServiceEndpoints, service: &RouteService) -> Vec<Upstream> {
-    let upstream = |endpoint: &Endpoint| {
+fn upstreams(endpoints: &ServiceEndpoints, service: &RouteService) -> Found {
+    let mut found = Found::default();
+    for endpoint in endpoints.endpoints.iter().filter(|one| one.health() == Health::Passing) {
         let wanted = |name: &str| service.port.is_empty() || name == service.port;
-        let port = endpoint.ports.iter().find(|port| wanted(&port.name))?.port;
-        let address = if endpoint.address.contains(':') {
-            format!("[{}]:{port}", endpoint.address)
-        } else {
-            format!("{}:{port}", endpoint.address)
+        let Some(port) = endpoint.ports.iter().find(|port| wanted(&port.name)).map(|port| port.port) else { continue };
+        let address = match endpoint.address.parse::<IpAddr>() {
+            Ok(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+            Ok(IpAddr::V4(ip)) => format!("{ip}:{port}"),
+            Err(_) => {
+                found.names.push(endpoint.address.clone());
+                continue;
+            }
         };
-        rules::address(&address).ok()?;
-        Some(Upstream { address, weight: endpoint.weight.clamp(1, rules::MAX_WEIGHT) })
-    };
-    let mut found = Vec::new();
-    for one in endpoints.endpoints.iter().filter(|one| one.health() == Health::Passing).filter_map(upstream) {
-        if found.len() == rules::MAX_COMPUTED_UPSTREAMS {
+        if rules::address(&address).is_err() || found.upstreams.iter().any(|known| known.address == address) {
+            continue;
+        }
+        if found.upstreams.len() == rules::MAX_COMPUTED_UPSTREAMS {
             break;
         }
-        if !found.iter().any(|known: &Upstream| known.address == one.address) {
-            found.push(one);
-        }
+        found.upstreams.push(Upstream { address, weight: endpoint.weight.max(1) });
     }
+    scale(&mut found.upstreams);
     found
+}
+
+/// Scales weights so that the greatest fits. Their proportions stay, as far as whole numbers allow.
+fn scale(upstreams: &mut [Upstream]) {
+    let greatest = upstreams.iter().map(|one| one.weight).max().unwrap_or(1);
+    if greatest <= rules::MAX_WEIGHT {
+        return;
+    }
+    for one in upstreams {
+        let scaled = (u64::from(one.weight) * u64::from(rules::MAX_WEIGHT)).div_ceil(u64::from(greatest));
+        one.weight = u32::try_from(scaled).unwrap_or(rules::MAX_WEIGHT).clamp(1, rules::MAX_WEIGHT);
+    }
 }
 
 #[cfg(test)]
@@ -120,7 +156,11 @@ mod tests {
     use mortise_plugin::testing::{World, with_settings};
 
     use super::*;
-    use crate::{PLUGIN, controller::DIRECTORY, proto::catalog::v1::EndpointPort};
+    use crate::{
+        PLUGIN,
+        controller::DIRECTORY,
+        proto::catalog::v1::{Endpoint, EndpointPort},
+    };
 
     fn endpoint(address: &str, port: u32, health: Health) -> Endpoint {
         let ports =
@@ -161,6 +201,22 @@ mod tests {
             assert!(text().contains("server 192.0.2.1:80 weight=1000;\n    server [2001:db8::1]:80 weight=1000;\n}"));
             put_endpoints(&world, vec![sick]);
             assert_eq!(reason(&world, &id), "NoEndpoints");
+
+            let name = |host: &str| endpoint(host, 80, Health::Passing);
+            put_endpoints(&world, vec![endpoint("192.0.2.1", 80, Health::Passing), name("gone.example")]);
+            assert_eq!(reason(&world, &id), "Followed");
+            assert!(text().contains("192.0.2.1:80") && !text().contains("gone.example"), "{}", text());
+            let status = world.get::<Route>(&id).unwrap().status_under(KEY).unwrap();
+            assert!(status.conditions[0].message.contains("such as gone.example, left out"), "{status:?}");
+            put_endpoints(&world, vec![name("gone.example")]);
+            assert_eq!(reason(&world, &id), "NoEndpoints");
+
+            let weighted = [("192.0.2.1", 65_535), ("192.0.2.2", 13_107), ("192.0.2.3", 1)];
+            let weighted = weighted.map(|(host, weight)| Endpoint { weight, ..endpoint(host, 80, Health::Passing) });
+            put_endpoints(&world, weighted.to_vec());
+            for (host, weight) in [("192.0.2.1", 1_000), ("192.0.2.2", 200), ("192.0.2.3", 1)] {
+                assert!(text().contains(&format!("server {host}:80 weight={weight};")), "{}", text());
+            }
 
             let mut route = world.get::<Route>(&id).unwrap();
             route.data.service = None;

@@ -45,4 +45,23 @@ impl<'a> Cache<'a> {
     pub fn list<M: Data>(&self, of: Kind<M>, index: &str, key: Key<'_>) -> Result<Vec<Typed<M>>, Failure> {
         typed(&self.host.cache_list(of.to_pb(), index, key)?)
     }
+
+    /// Lists some of the resources under a key, of one tenancy, with names from `names.0` on and before `names.1` (empty:
+    /// no end), in the order of their values in the index, then of their names: at most `limit`, and as many as fit into
+    /// one answer. Returns whether there are more after the last one. [`Key::Exact`] costs what is found, another key all
+    /// that is under it.
+    ///
+    /// # Errors
+    /// Those of [`Self::first`].
+    pub fn page<M: Data>(
+        &self,
+        of: Kind<M>,
+        tenancy: &pb::Tenancy,
+        index: (&str, Key<'_>),
+        names: (&str, &str),
+        limit: u32,
+    ) -> Result<(Vec<Typed<M>>, bool), Failure> {
+        let (resources, more) = self.host.cache_page(of.to_pb(), tenancy.clone(), index, names, limit)?;
+        Ok((typed(&resources)?, more))
+    }
 }

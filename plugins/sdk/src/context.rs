@@ -5,6 +5,7 @@ use std::time::Duration;
 use mortise_resource::{
     data::UpdateRequest,
     goten::{Lifecycle, Meta},
+    manifest::Probes,
     pb,
 };
 use prost::Message;
@@ -234,6 +235,18 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn tcp(&self) -> Tcp<'a> {
         Tcp::new(self.host)
+    }
+
+    /// Replaces the checks that the host performs for a resource; without any, they end. The host makes the attempts,
+    /// counts what they find, and writes it to the statuses that they name. The id must have a uid, unless they end.
+    ///
+    /// Set them in each reconcile of the resource: a probe that is the same as before goes on, and one by report learns of
+    /// the reports in this way alone.
+    ///
+    /// # Errors
+    /// The host's: [`Failure::INVALID`] if one is malformed, [`Failure::EXHAUSTED`] if there are too many.
+    pub fn set_probes(&self, of: &pb::Id, probes: &Probes) -> Result<(), Failure> {
+        self.host.set_probes(&of.encode_to_vec(), &probes.encode_to_vec())
     }
 
     /// Reads the current content of a granted secret.

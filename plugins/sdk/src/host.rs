@@ -59,6 +59,19 @@ pub trait Host {
     /// `cache.list`.
     fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure>;
 
+    /// `cache-pages.list`: resources with names from `names.0` on and before `names.1`, and whether there are more.
+    fn cache_page(
+        &self,
+        of: pb::Type,
+        tenancy: pb::Tenancy,
+        index: (&str, Key<'_>),
+        names: (&str, &str),
+        limit: u32,
+    ) -> Result<(Vec<Vec<u8>>, bool), Failure>;
+
+    /// `probes.set`: an encoded `mortise.plugin.v1.Probes`.
+    fn set_probes(&self, of: &[u8], probes: &[u8]) -> Result<(), Failure>;
+
     /// `kv.get`.
     fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure>;
     /// `kv.set`.

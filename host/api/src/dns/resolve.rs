@@ -12,7 +12,12 @@ use hickory_proto::{
         rdata::{NS, SOA},
     },
 };
-use mortise_resource::{Code, grpc::catalog::ServiceEndpoints, pb, tenancy::DEFAULT};
+use mortise_resource::{
+    Code,
+    grpc::catalog::{EndpointSlice, Service, ServiceEndpoints, SliceRange},
+    pb,
+    tenancy::DEFAULT,
+};
 use mortise_service::{Caller, Consistency, Origin, Remote, ResourceService, Source, Surface};
 use prost::Message as _;
 use tokio::{sync::Semaphore, task::spawn_blocking};
@@ -22,6 +27,7 @@ use super::{
     answer::{self, MAX_RECORDS, Question, Records},
     name::{Part, Subject, parse_name},
 };
+use crate::endpoints::{Layout, is_healthy};
 
 /// Largest answer over UDP, bytes: what passes most networks in one piece (DNS Flag Day 2020).
 const MAX_UDP_BYTES: u16 = 1_232;
@@ -43,6 +49,11 @@ const SMALL_FOR_LARGE: usize = 16;
 /// Number of large answers at the same time, beside so many small ones.
 pub(super) fn large_answers(queries: usize) -> usize {
     (queries / SMALL_FOR_LARGE).max(1)
+}
+
+/// The host itself, for what belongs to endpoints that the caller may read.
+fn host() -> Caller {
+    Caller::host(Consistency::Eventual)
 }
 
 /// The transport of a query.
@@ -220,16 +231,69 @@ impl Resolver {
         let origin = Origin::new(Surface::Dns, Remote::from_address(from), None);
         let caller = caller.with_source(source).from(Some(Arc::new(origin)));
         if let Some(found) = self.read(&caller, "ServiceEndpoints", namespace, service).await? {
-            return self.large.answer(question, found.data.unwrap_or_default().value, by).await;
+            let head = found.data.unwrap_or_default().value;
+            let layout = Layout::decode(head.as_slice()).map_err(|_| ResponseCode::ServFail)?;
+            if layout.slices.is_empty() {
+                return self.large.answer(question, head, by).await;
+            }
+            return self.of_slices(question, namespace, &head, &layout, by).await;
         }
         // The service may exist without endpoints, because they are not computed yet, or its author writes them and has
-        // not.
-        match self.read(&caller, "Service", namespace, service).await? {
-            Some(_) if matches!(question.part, Part::Whole | Part::Protocol) => {
-                question.answer(&ServiceEndpoints::default()).map(Lookup::records).ok_or(ResponseCode::NXDomain)
+        // not. A caller that may read the endpoints may know that.
+        let Some(found) = self.read(&host(), "Service", namespace, service).await? else {
+            return Err(ResponseCode::NXDomain);
+        };
+        let declared = Service::decode(found.data.unwrap_or_default().value.as_slice());
+        let declared = declared.map_err(|_| ResponseCode::ServFail)?;
+        let none = ServiceEndpoints { ports: declared.ports, ..ServiceEndpoints::default() };
+        question.answer(&none).map(Lookup::records).ok_or(ResponseCode::NXDomain)
+    }
+
+    /// Answers about a service with slices. Its parts are read in random order, until they have as many healthy endpoints
+    /// as the answer may have records; of a workload, the part that has it is.
+    async fn of_slices(
+        &self,
+        question: Question,
+        namespace: &str,
+        head: &[u8],
+        layout: &Layout,
+        by: Transport,
+    ) -> Result<Lookup, ResponseCode> {
+        let _turn = match by {
+            Transport::Udp => match self.large.0.clone().try_acquire_owned() {
+                Ok(turn) => Some(turn),
+                Err(_) => return Ok(Lookup::truncated()),
+            },
+            // Over TCP the connection has one already.
+            Transport::Tcp => None,
+        };
+        let mut known = ServiceEndpoints::decode(head).map_err(|_| ResponseCode::ServFail)?;
+        let of_head = std::mem::take(&mut known.endpoints);
+        let mut parts: Vec<Option<&SliceRange>> = match &question.part {
+            Part::Workload(workload) => vec![layout.slice_of(workload), None],
+            Part::Whole | Part::Protocol | Part::Port(_) => {
+                std::iter::once(None).chain(layout.slices.iter().map(Some)).collect()
             }
-            _ => Err(ResponseCode::NXDomain),
+        };
+        fastrand::shuffle(&mut parts);
+        parts.dedup();
+        let mut of_head = Some(of_head);
+        for part in parts {
+            match part {
+                None => known.endpoints.extend(of_head.take().unwrap_or_default()),
+                Some(range) => {
+                    let Some(slice) = self.read(&host(), "EndpointSlice", namespace, &range.slice).await? else {
+                        continue;
+                    };
+                    let slice = EndpointSlice::decode(slice.data.unwrap_or_default().value.as_slice());
+                    known.endpoints.extend(slice.map_err(|_| ResponseCode::ServFail)?.endpoints);
+                }
+            }
+            if known.endpoints.iter().filter(|endpoint| is_healthy(endpoint)).count() >= question.max_records {
+                break;
+            }
         }
+        question.answer(&known).map(Lookup::records).ok_or(ResponseCode::NXDomain)
     }
 
     async fn read(
@@ -290,28 +354,38 @@ impl LargeServices {
     }
 }
 
-/// Encodes an answer, as far as it fits into `room` bytes.
+/// Encodes an answer, as far as it fits into `room` bytes. Over UDP an answer without some of its records is truncated.
 fn encode_within(mut reply: Message, room: usize, by: Transport) -> Option<Vec<u8>> {
     // Beyond the longest message the encoder drops records and sets TC, a bit of the third byte.
-    let is_whole = |bytes: &Vec<u8>| bytes.len() <= room && bytes.get(2).is_some_and(|flags| flags & 0x02 == 0);
-    // More records than fit would be encoded in vain for a datagram.
-    let may_fit = |reply: &Message| by == Transport::Tcp || reply.answers.len() * MIN_RECORD_BYTES <= room;
-    let fits = |reply: &Message| Some(reply).filter(|reply| may_fit(reply))?.to_vec().ok().filter(is_whole);
-    if let Some(bytes) = fits(&reply) {
+    let is_whole = |bytes: &Vec<u8>| by == Transport::Udp || bytes.get(2).is_some_and(|flags| flags & 0x02 == 0);
+    // More records than fit would be encoded in vain.
+    let may_fit = |reply: &Message| reply.answers.len() * MIN_RECORD_BYTES <= room;
+    let encode = |reply: &Message| {
+        let bytes = Some(reply).filter(|reply| may_fit(reply))?.to_vec().ok()?;
+        Some(bytes).filter(|bytes| bytes.len() <= room && is_whole(bytes))
+    };
+    if let Some(bytes) = encode(&reply) {
         return Some(bytes);
     }
     // Addresses of targets are optional: clients ask for missing ones.
     reply.additionals.clear();
-    loop {
-        if let Some(bytes) = fits(&reply) {
-            return Some(bytes);
-        }
-        if by == Transport::Udp || reply.answers.is_empty() {
-            return reply.truncate().to_vec().ok();
-        }
-        // Even without them the answer does not fit: half of the records, in any order, will do.
-        reply.answers.truncate(reply.answers.len() / 2);
+    if let Some(bytes) = encode(&reply) {
+        return Some(bytes);
     }
+    // As many of the records as fit, which are in any order.
+    reply.metadata.truncation = by == Transport::Udp;
+    let answers = std::mem::take(&mut reply.answers);
+    let (mut fits, mut most) = (0, answers.len().min(room / MIN_RECORD_BYTES));
+    let mut bytes = reply.to_vec().ok()?;
+    while fits < most {
+        let count = (fits + most).div_ceil(2);
+        reply.answers = answers.iter().take(count).cloned().collect();
+        match encode(&reply) {
+            Some(encoded) => (fits, bytes) = (count, encoded),
+            None => most = count - 1,
+        }
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@
 //!
 //! # Callers
 //! The caller is recognised here, once, and the requirement of the method is checked ([`crate::authenticate`]). The
-//! check is repeated whenever tokens or policies change, as long as the answer lasts.
+//! check is repeated whenever tokens or policies change, as long as the answer lasts. A method that the server does not
+//! have is Unimplemented for every caller, also for one without a valid token: clients that try newer methods go on
+//! without them after Unimplemented alone.
 //!
 //! # Stopping
 //! Answers whose clients do not read end at once, the rest of a message has a moment to arrive, and the server waits only
@@ -37,7 +39,7 @@ mod records;
 mod request;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -122,13 +124,16 @@ struct Shared {
     closed: Notify,
     stopping: AtomicBool,
     stopped: Notify,
+    /// Paths of all methods of this server.
+    methods: HashSet<String>,
 }
 
 impl Calls {
-    /// Creates the table without any call.
-    pub(crate) fn new(limits: CallLimits, service: ResourceService) -> Self {
+    /// Creates the table without any call. `methods` are full names, such as `grpc.health.v1.Health/Check`.
+    pub(crate) fn new(limits: CallLimits, service: ResourceService, methods: Vec<String>) -> Self {
         Self(Arc::new(Shared {
             service,
+            methods: methods.into_iter().map(|method| format!("/{method}")).collect(),
             limits,
             streams: CallerCounts::new("calls", "grpc.caller_streams", limits.caller_streams),
             requests: RequestBytes::new(limits.request_bytes),
@@ -308,6 +313,10 @@ where
         let open = OpenCall::begin(&calls, request.extensions().get());
         let origin = request_origin(&request);
         let deadline = Deadline::of(request.headers());
+        if deadline.is_ok() && !calls.methods.contains(request.uri().path()) {
+            let status = Status::unimplemented("the server has no such method; reflection lists those that it has");
+            return async move { Ok(status.into_http()) }.boxed();
+        }
         let guard = authenticated(&calls, &mut request, origin.clone());
         let begun = guard.and_then(|guard| match deadline {
             Ok(deadline) => {

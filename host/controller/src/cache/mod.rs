@@ -140,6 +140,45 @@ impl Cache {
         self.find(resource_type, index, key, usize::MAX)
     }
 
+    /// Resources as in [`Cache::list`], of one tenancy, with names from `names.0` on and before `names.1` (empty: no
+    /// end), at most `most` of them. A key that is a whole value costs as much as is found, other ones as much as is
+    /// under the key.
+    ///
+    /// # Errors
+    /// The type is not cached, or has no such index.
+    pub fn page(
+        &self,
+        resource_type: &pb::Type,
+        tenancy: &pb::Tenancy,
+        (index, key): (&str, &IndexKey),
+        names: (&str, &str),
+        most: usize,
+    ) -> Result<Vec<Arc<EncodedResource>>, CacheError> {
+        let kind = self.kind(resource_type)?;
+        let held = kind.held.read();
+        let first = Key::new(&tenancy.partition, &tenancy.namespace, names.0);
+        let is_within = |key: &Key| {
+            key >= &first
+                && (key.partition(), key.namespace()) == (&*tenancy.partition, &*tenancy.namespace)
+                && (names.1.is_empty() || key.name() < names.1)
+        };
+        let Some(number) = kind.number(index)? else {
+            let Ok(text) = std::str::from_utf8(&key.0) else { return Ok(Vec::new()) };
+            let from = held.by_id.range::<str, _>((Bound::Included(text.max(first.as_str())), Bound::Unbounded));
+            let within = from.take_while(|(key, _)| key.as_str().starts_with(text));
+            let named = within.filter(|(key, _)| is_within(key)).take(most);
+            return Ok(named.map(|(_, cached)| cached.resource.clone()).collect());
+        };
+        let from = (Arc::from(key.0.as_slice()), first.clone());
+        let entries = held.by_index.get(number).into_iter().flat_map(|index| index.range(from.clone()..));
+        // Keys under one value are in order, so the first behind the range ends it.
+        let end = Key::new(&tenancy.partition, &tenancy.namespace, names.1);
+        let is_behind = |value: &[u8], name: &Key| value == key.0 && !names.1.is_empty() && *name >= end;
+        let within = entries.take_while(|(value, name)| value.starts_with(&key.0) && !is_behind(value, name));
+        let named = within.filter(|(_, key)| is_within(key)).take(most);
+        Ok(named.filter_map(|(_, key)| held.by_id.get(key)).map(|cached| cached.resource.clone()).collect())
+    }
+
     /// The number of cached resources of a type.
     ///
     /// # Errors

@@ -59,6 +59,47 @@ fn list_is_by_tenancy_and_an_exact_id_lists_exactly_itself() {
 }
 
 #[test]
+fn a_page_is_a_range_of_names_in_one_tenancy_under_a_whole_key_or_a_beginning() {
+    let word =
+        By::Keys(Arc::new(|r| Ok(r.metadata.get("word").map(|word| IndexKey::text(word)).into_iter().collect())));
+    let cache = cache(&[Index::new("word", word)]);
+    for (name, namespace, word) in [
+        ("a", "m", "one"),
+        ("b", "m", "one"),
+        ("c", "m", "one"),
+        ("d", "m", "onerous"),
+        ("b", "n", "one"),
+        ("b", "l", "one"),
+    ] {
+        let mut resource = at(resource(&artist(), name, 1), "p", namespace);
+        resource.metadata.insert("word".into(), word.into());
+        put(&cache, resource);
+    }
+    let tenancy = pb::Tenancy { partition: "p".into(), namespace: "m".into() };
+    let page = |key: &IndexKey, range, most| {
+        names(cache.page(&artist(), &tenancy, ("word", key), range, most).unwrap()).concat()
+    };
+    let (whole, beginning) = (IndexKey::text("one"), IndexKey::bytes(*b"one"));
+    for (range, of_whole, of_beginning) in [
+        (("", ""), "abc", "abcd"),
+        (("b", ""), "bc", "bcd"),
+        (("a-", "c"), "b", "b"),
+        (("", "a"), "", ""),
+        (("c", "e"), "c", "cd"),
+    ] {
+        assert_eq!(
+            (page(&whole, range, 9).as_str(), page(&beginning, range, 9).as_str()),
+            (of_whole, of_beginning),
+            "{range:?}"
+        );
+        let by_id =
+            names(cache.page(&artist(), &tenancy, (ID, &IndexKey::tenancy(&tenancy)), range, 9).unwrap()).concat();
+        assert_eq!(by_id, of_beginning, "{range:?}");
+    }
+    assert_eq!((page(&whole, ("", ""), 2), page(&beginning, ("b", ""), 2)), ("ab".to_owned(), "bc".to_owned()));
+}
+
+#[test]
 fn owners_references_and_keys_follow_changes() {
     let words = By::Keys(Arc::new(|r| {
         let words = r.metadata.get("words").map(String::as_str).unwrap_or_default();

@@ -8,7 +8,7 @@ use std::{hash::BuildHasher as _, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
-use mortise_plugin_host::{CacheKey, EachResource, Failure, ReconcilerHost};
+use mortise_plugin_host::{CacheKey, EachResource, Failure, ProbeWriter, ReconcilerHost};
 use mortise_resource::{
     Code, EncodingError, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
@@ -135,6 +135,29 @@ pub(crate) fn note_secrets(service: &ResourceService, resource: &pb::Resource, s
     }
 }
 
+/// Writes the results of probes. It belongs to no reconcile: the reconcile that a result wakes is not its link.
+struct Writer {
+    shared: Arc<ControllerContext>,
+    caller: Caller,
+}
+
+#[async_trait]
+impl ProbeWriter for Writer {
+    async fn write_status(&self, id: pb::Id, version: String, key: String, status: pb::Status) -> Result<(), Failure> {
+        let request = pb::WriteStatusRequest { id: Some(id.clone()), version, key, status: Some(status) };
+        self.shared.service.write_status(&self.caller, request).await?;
+        self.shared.wrote("write-status", &id);
+        Ok(())
+    }
+
+    async fn delete(&self, id: pb::Id) -> Result<(), Failure> {
+        let request = pb::DeleteRequest { id: Some(id.clone()), version: String::new() };
+        self.shared.service.delete_stored(&self.caller, request).await?;
+        self.shared.wrote("delete", &id);
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl ReconcilerHost for Client {
     fn note_secrets(&self, resource: &pb::Resource, secrets: &mut Secrets) {
@@ -225,6 +248,24 @@ impl ReconcilerHost for Client {
         let key = index_key(&index, &key, false);
         let found = self.context.cache().list(&resource_type, &index, &key).map_err(unknown)?;
         found.iter().try_for_each(|resource| each(&resource.decode().map_err(undecodable)?))
+    }
+
+    async fn cache_page(
+        &self,
+        resource_type: pb::Type,
+        tenancy: pb::Tenancy,
+        (index, key): (String, CacheKey),
+        (from, before): (String, String),
+        most: usize,
+    ) -> Result<Vec<pb::Resource>, Failure> {
+        let key = index_key(&index, &key, false);
+        let found = self.context.cache().page(&resource_type, &tenancy, (&index, &key), (&from, &before), most);
+        let found = found.map_err(unknown)?;
+        found.iter().map(|resource| resource.decode().map_err(undecodable)).collect()
+    }
+
+    fn probe_writer(&self) -> Option<Arc<dyn ProbeWriter>> {
+        Some(Arc::new(Writer { shared: self.shared.clone(), caller: self.caller.clone() }))
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {

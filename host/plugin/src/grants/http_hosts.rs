@@ -55,6 +55,11 @@ impl Target {
         Some(Self { scheme, at: HostPort::read(authority, Some(scheme.port()))? })
     }
 
+    /// Host and port.
+    pub(crate) fn at(&self) -> &HostPort {
+        &self.at
+    }
+
     /// Host and port, in canonical form.
     pub(crate) fn authority(&self) -> String {
         self.at.to_string()

@@ -6,11 +6,11 @@ use mortise_resource::Code;
 use tokio::time::timeout;
 
 use crate::{
+    failure::Failure,
     health::processor_time::worked,
     host::{
         abort_reason::AbortReason,
         call_context::{CallContext, HostCall, HostCallResult},
-        reconciler_host::Failure,
         state::State,
     },
 };

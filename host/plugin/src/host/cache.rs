@@ -5,9 +5,10 @@ use crate::{
         imports::mortise::plugin::cache::{Host, Key},
         types::{ResourceBytes, TypeName},
     },
+    failure::Failure,
     host::{
         call_context::HostCallResult,
-        reconciler_host::{CacheKey, Failure},
+        reconciler_host::CacheKey,
         resources::{ListReply, decoded, encoded, may_read, type_name},
         state::State,
     },
@@ -38,7 +39,7 @@ impl Host for State {
     }
 }
 
-fn read_key(what: &str, key: Key) -> Result<CacheKey, Failure> {
+pub(super) fn read_key(what: &str, key: Key) -> Result<CacheKey, Failure> {
     Ok(match key {
         Key::Id(bytes) => CacheKey::Id(decoded(what, "key", "ID", &bytes)?),
         Key::Value(value) => CacheKey::Value(value),

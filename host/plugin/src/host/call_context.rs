@@ -24,12 +24,11 @@ use tokio::sync::Semaphore;
 
 use crate::{
     bindings,
+    failure::Failure,
     grants::Permit,
     health::metrics::PluginMetrics,
-    host::{
-        granted_dir::DirQuota,
-        reconciler_host::{Failure, ReconcilerHost},
-    },
+    host::{granted_dir::DirQuota, reconciler_host::ReconcilerHost},
+    probes::Probes,
 };
 
 /// Signal that a controller's call should end soon. Clones share one flag.
@@ -69,6 +68,8 @@ pub(crate) struct CallContext {
     /// Keys that decrypt the files of secrets.
     pub(crate) identities: Option<Arc<Identities>>,
     pub(crate) metrics: Arc<PluginMetrics>,
+    /// Checks that the host performs for the plugin.
+    pub(crate) probes: Arc<Probes>,
     /// Limits of a granted directory.
     pub(crate) quota: DirQuota,
     /// Secrets to remove from the texts of this call.

@@ -10,11 +10,11 @@ use mortise_resource::Code;
 
 use crate::{
     bindings::imports::mortise::plugin::files::Host,
+    failure::Failure,
     grants::{Directory, Permit},
     host::{
         call_context::{HostCall, HostCallResult},
         granted_dir::{DirQuota, GrantedDir},
-        reconciler_host::Failure,
         state::State,
     },
 };

@@ -31,7 +31,7 @@ use rustix::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::host::reconciler_host::Failure;
+use crate::failure::Failure;
 
 /// Prefix of files that are not in their place yet.
 const TEMPORARY_PREFIX: &str = ".mortise-tmp-";

@@ -4,7 +4,8 @@ use mortise_resource::Code;
 
 use crate::{
     bindings::imports::mortise::plugin::kv::Host,
-    host::{call_context::HostCallResult, reconciler_host::Failure, state::State},
+    failure::Failure,
+    host::{call_context::HostCallResult, state::State},
 };
 
 /// Longest key, bytes.

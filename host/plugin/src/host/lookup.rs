@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     bindings::imports::mortise::plugin::lookup::Host,
     error::HookFault,
+    failure::Failure,
     grants::Permit,
     health::{call_time::Bound, processor_time::worked},
     hook::Hook,
@@ -19,7 +20,6 @@ use crate::{
         call_context::HostCallResult,
         lookup_host::Lookup,
         queries::{decoded, encoded, of, search},
-        reconciler_host::Failure,
         resources::may_read,
         state::State,
     },

@@ -4,9 +4,9 @@ use mortise_resource::{Code, pb, types::Gvk};
 
 use crate::{
     bindings::{imports::mortise::plugin::private_bytes::Host, types::IdBytes},
+    failure::Failure,
     host::{
         call_context::HostCallResult,
-        reconciler_host::Failure,
         resources::{may_read, may_write, read_id},
         state::State,
     },

@@ -10,9 +10,9 @@ use prost::Message;
 
 use crate::{
     bindings::imports::mortise::plugin::queries::Host,
+    failure::Failure,
     host::{
         call_context::{HostCall, HostCallResult, check_bytes},
-        reconciler_host::Failure,
         resources::{may_read, may_write},
         state::State,
     },

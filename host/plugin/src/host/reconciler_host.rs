@@ -9,39 +9,20 @@
 //! A plugin at low priority runs on threads of another runtime, of low priority and without I/O, and so do its host
 //! calls: an implementation that needs a certain runtime must bring its handle.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use async_trait::async_trait;
 use mortise_resource::{
-    Code, Error,
+    Code,
     data::{SearchRequest, SearchResponse, UpdateRequest, UpdateResponse},
     pb,
     redaction::Secrets,
 };
 
-use crate::bindings;
-
-/// Failure of a host call, as the guest gets it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Code of gRPC; `wit/v0.1.0/failures.wit` lists the codes in use.
-    pub code: u32,
-    /// Fault, and the next step.
-    pub message: String,
-}
-
-impl Failure {
-    /// Makes a failure.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code: (code as i32).unsigned_abs(), message: message.into() }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::new(error.code, error.message)
-    }
-}
+use crate::{bindings, failure::Failure, probes::ProbeWriter};
 
 impl From<Failure> for bindings::Failure {
     fn from(failure: Failure) -> Self {
@@ -120,6 +101,35 @@ pub trait ReconcilerHost: Send + Sync {
         key: CacheKey,
         each: EachResource<'_>,
     ) -> Result<(), Failure>;
+
+    /// `cache-pages.list`: resources of one tenancy with names in a range (an empty end is the last name), at most `most` of
+    /// them. The default reads the whole list.
+    async fn cache_page(
+        &self,
+        resource_type: pb::Type,
+        tenancy: pb::Tenancy,
+        (index, key): (String, CacheKey),
+        (from, before): (String, String),
+        most: usize,
+    ) -> Result<Vec<pb::Resource>, Failure> {
+        let mut found = Vec::new();
+        let mut each = |resource: &pb::Resource| {
+            let id = resource.id.as_ref();
+            let is_here = id.is_some_and(|id| id.tenancy.as_ref() == Some(&tenancy));
+            let name = id.map(|id| id.name.as_str()).unwrap_or_default();
+            if is_here && name >= from.as_str() && (before.is_empty() || name < before.as_str()) && found.len() < most {
+                found.push(resource.clone());
+            }
+            Ok(())
+        };
+        self.cache_list(resource_type, index, key, &mut each).await?;
+        Ok(found)
+    }
+
+    /// Writer for the results of `probes`; `None` if this host performs none.
+    fn probe_writer(&self) -> Option<Arc<dyn ProbeWriter>> {
+        None
+    }
 
     /// Adds the contents of a resource's redacted fields to `_secrets`. The default knows no types and adds nothing.
     fn note_secrets(&self, _resource: &pb::Resource, _secrets: &mut Secrets) {}

@@ -8,10 +8,10 @@ use crate::{
         imports::mortise::plugin::resources::Host,
         types::{IdBytes, ResourceBytes, Tenancy, TypeName},
     },
+    failure::Failure,
     grants::{Permit, TypeGrant},
     host::{
         call_context::{HostCall, HostCallResult},
-        reconciler_host::Failure,
         state::State,
     },
 };

@@ -16,8 +16,9 @@ use mortise_resource::Code;
 
 use crate::{
     bindings::imports::mortise::plugin::secrets::Host,
+    failure::Failure,
     grants::Secret,
-    host::{call_context::HostCallResult, files::blocking, reconciler_host::Failure, state::State},
+    host::{call_context::HostCallResult, files::blocking, state::State},
 };
 
 /// Longest secret, bytes.

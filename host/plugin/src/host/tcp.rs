@@ -29,11 +29,11 @@ use tokio::{
 
 use crate::{
     bindings::imports::mortise::plugin::tcp,
+    failure::Failure,
     grants::hosts::{Host, HostPort},
     health::metrics::PluginMetrics,
     host::{
         call_context::{HostCall, HostCallResult},
-        reconciler_host::Failure,
         state::State,
     },
 };

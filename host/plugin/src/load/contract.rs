@@ -13,7 +13,7 @@ pub const VERSION: &str = "0.1.0";
 const PACKAGE: &str = "mortise:plugin/";
 
 /// Interfaces that a component may import; `types` and `failures` hold no functions.
-const IMPORT_INTERFACES: [&str; 16] = [
+const IMPORT_INTERFACES: [&str; 18] = [
     "types",
     "failures",
     "log",
@@ -23,6 +23,8 @@ const IMPORT_INTERFACES: [&str; 16] = [
     "queries",
     "lookup",
     "cache",
+    "cache-pages",
+    "probes",
     "kv",
     "private-bytes",
     "files",

@@ -130,9 +130,10 @@ pub struct Hooks {
 }
 
 /// Capabilities that a plugin may name in its manifest.
-const CAPABILITIES: [&str; 15] = [
+const CAPABILITIES: [&str; 17] = [
     "authorizer",
     "cache",
+    "cache-pages",
     "clock",
     "config",
     "files",
@@ -141,6 +142,7 @@ const CAPABILITIES: [&str; 15] = [
     "log",
     "lookup",
     "private-bytes",
+    "probes",
     "queries",
     "resources",
     "run",

@@ -17,9 +17,10 @@ use tokio::sync::Barrier;
 use super::{guest, *};
 use crate::{
     Grants, HealthState, Limits, PluginSettings, ReconcileLimits, Sandbox, SandboxOptions,
+    failure::Failure,
     health::call_time::CallTime,
     host::{
-        reconciler_host::{CacheKey, EachResource, Failure},
+        reconciler_host::{CacheKey, EachResource},
         state::State,
     },
 };

@@ -1,41 +1,63 @@
-//! Keeps the ServiceEndpoints of each Service that has a selector.
+//! Keeps the ServiceEndpoints of each Service that has a selector: the head of its parts ([`layout`]).
 //!
 //! # Contract
 //! - Services and workloads are read from the controller's cache alone, which never goes back in time. A decision on a
 //!   cache that is behind is made again: the change that was missing wakes the controller.
 //! - Endpoints are written only if they change, and over the version that was read.
 //! - Endpoints of an earlier Service of the name are deleted first. Those that a client wrote stay, and the Service's
-//!   status reports them.
+//!   status reports them, as everything that keeps endpoints from being computed.
 //!
 //! # Cost
-//! A reconcile reads the endpoints once, looks up the workloads in indexes, and writes at most once.
+//! A reconcile reads the endpoints once, looks up the workloads of the head in indexes, and writes at most once.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use mortise_plugin::{
-    Condition, Context, Controller, Error, Failure, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch,
+    Condition, Context, Controller, Error, Failure, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch, pb,
 };
 
-use crate::{ENDPOINTS, SERVICE, WORKLOAD, compute, proto::catalog::v1::Service, selection};
+use super::layout::{self, Layout, MAX_SLICES};
+use crate::{
+    ENDPOINTS, SERVICE, SLICE, WORKLOAD,
+    proto::catalog::v1::{EndpointSlice, Service, ServiceEndpoints, Workload},
+    selection,
+};
 
 /// Key of a Service's status.
 const STATUS_KEY: &str = "catalog.v1/endpoints";
 
 /// Delay until refused endpoints are tried again, if nothing changes.
-const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(60);
+pub(super) const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// Delay until a part looks again whether those endpoints that left it are in their new slice.
+pub(super) const MOVE_DELAY: Duration = Duration::from_millis(200);
 
 /// Services that are computed at once: their writes share syncs of the disk.
-const PARALLEL: u32 = 16;
+pub(super) const PARALLEL: u32 = 16;
 
 pub(crate) static CONTROLLER: Controller<Endpoints> = Controller::new("endpoints", SERVICE, Endpoints)
     .indexes(selection::SERVICE_INDEXES)
     .watches(&[
-        &Watch::new(WORKLOAD, Mapper::Map(selection::services)).indexes(selection::WORKLOAD_INDEXES),
+        &Watch::new(WORKLOAD, Mapper::Map(of_workload)).indexes(selection::WORKLOAD_INDEXES),
         &Watch::new(ENDPOINTS, Mapper::SameName),
     ])
     .parallel(PARALLEL);
 
 pub(crate) struct Endpoints;
+
+/// The services with the workload in their head.
+fn of_workload(ctx: &Context<'_>, workload: &Typed<Workload>) -> Result<Vec<pb::Id>, Error> {
+    let mut services = selection::services(ctx, workload)?;
+    let mut fault = None;
+    services.retain(|service| match layout::cached(ctx, service) {
+        Ok(layout) => layout.part_of(workload.name()).is_none(),
+        Err(failure) => {
+            fault = Some(failure);
+            false
+        }
+    });
+    fault.map_or(Ok(services), |failure| Err(failure.into()))
+}
 
 impl Reconciler for Endpoints {
     type Managed = Service;
@@ -56,45 +78,113 @@ impl Reconciler for Endpoints {
             ctx.delete_unchanged(old)?;
             stored = None;
         }
-        let Some((service, selector)) = service.as_ref().and_then(|one| Some((one, one.data.selector.as_ref()?)))
-        else {
-            return Ok(Outcome::Done);
-        };
+        let Some(service) = service.filter(|service| service.data.selector.is_some()) else { return Ok(Outcome::Done) };
         if stored.as_ref().is_some_and(|stored| stored.owner().is_none_or(|owner| owner.uid != service.id().uid)) {
             let text = "ServiceEndpoints of this name exist, and do not belong to this service; delete them, or remove \
                         the selector of the service";
-            write_status(ctx, service, Condition::fails("Computed").reason("Taken").message(text))?;
+            write_status(ctx, &service, STATUS_KEY, Condition::fails("Computed").reason("Taken").message(text))?;
             return Ok(Outcome::Done);
         }
-
-        let computed = compute::endpoints(&service.data, selection::workloads(ctx, service.id(), selector)?);
-        let written = match stored {
-            Some(stored) if stored.data == computed => Ok(()),
-            Some(mut stored) => {
-                stored.data = computed;
-                ctx.write(&stored).map(drop)
+        match update(ctx, &service, id, stored) {
+            Ok(moving) => {
+                write_status(ctx, &service, STATUS_KEY, Condition::holds("Computed").reason("Computed"))?;
+                Ok(if moving { Outcome::RequeueAfter(MOVE_DELAY) } else { Outcome::Done })
             }
-            None => ctx.write(&Typed::new(id, computed).owned_by(service.id())).map(drop),
-        };
-        match written {
-            Ok(()) => {
-                write_status(ctx, service, Condition::holds("Computed").reason("Computed"))?;
-                Ok(Outcome::Done)
-            }
-            // For example, too many endpoints for one resource: the last that could be stored stay.
+            Err(failure) if failure.is_conflict() => Err(failure.into()),
+            // For example, endpoints that are too large for a resource: the last that could be stored stay.
             Err(failure) if failure.code == Failure::INVALID => {
                 let refused = Condition::fails("Computed").reason("Refused").message(failure.message.clone());
-                write_status(ctx, service, refused)?;
+                write_status(ctx, &service, STATUS_KEY, refused)?;
                 Ok(Outcome::Deferred(REFUSED_RETRY_DELAY, failure.message))
             }
-            Err(failure) => Err(failure.into()),
+            Err(failure) => {
+                let failed = Condition::fails("Computed").reason("Failed").message(failure.message.clone());
+                write_status(ctx, &service, STATUS_KEY, failed)?;
+                Err(failure.into())
+            }
         }
     }
 }
 
+/// Computes the head and writes it if it differs. Returns whether endpoints wait in it for their new slice.
+fn update(
+    ctx: &Context<'_>,
+    service: &Typed<Service>,
+    id: pb::Id,
+    stored: Option<Typed<ServiceEndpoints>>,
+) -> Result<bool, Failure> {
+    let mut layout = Layout { slices: stored.as_ref().map(|one| one.data.slices.clone()).unwrap_or_default() };
+    let before = layout.names(None).1.to_owned();
+    let filled = layout::fill(ctx, service, ("", &before))?;
+    let known = stored.as_ref().map(|one| one.data.endpoints.as_slice()).unwrap_or_default();
+    let (mut endpoints, mut moving) = (filled.endpoints, false);
+    if let Some(from) = &filled.split {
+        if layout.slices.len() >= MAX_SLICES {
+            return Err(too_many_slices());
+        }
+        layout.insert(service.name(), None, from);
+    }
+    if !layout.slices.is_empty() {
+        let tenancy = service.id().tenancy.clone().unwrap_or_default();
+        let before = layout.names(None).1.to_owned();
+        endpoints.retain(|one| one.workload < before);
+        let mut written = BTreeMap::new();
+        moving = layout::keep(&mut endpoints, known, &before, |workload| {
+            is_written(ctx, &layout, &tenancy, workload, &mut written)
+        })?;
+    }
+    let computed = ServiceEndpoints {
+        endpoints,
+        ports: service.data.ports.clone(),
+        labels: service.data.labels.clone(),
+        slices: layout.slices,
+    };
+    match stored {
+        Some(stored) if stored.data == computed => {}
+        Some(mut stored) => {
+            stored.data = computed;
+            ctx.write(&stored)?;
+        }
+        None => _ = ctx.write(&Typed::new(id, computed).owned_by(service.id()))?,
+    }
+    Ok(moving)
+}
+
+/// Whether the slice with a workload exists. `known` has those that were looked up before.
+pub(super) fn is_written(
+    ctx: &Context<'_>,
+    layout: &Layout,
+    tenancy: &pb::Tenancy,
+    workload: &str,
+    known: &mut BTreeMap<usize, bool>,
+) -> Result<bool, Failure> {
+    let Some((number, slice)) = layout.part_of(workload).and_then(|number| Some((number, layout.slices.get(number)?)))
+    else {
+        return Ok(true);
+    };
+    if let Some(is_there) = known.get(&number) {
+        return Ok(*is_there);
+    }
+    let is_there = ctx.read::<EndpointSlice>(&SLICE.id(&slice.slice, tenancy))?.is_some();
+    known.insert(number, is_there);
+    Ok(is_there)
+}
+
+pub(super) fn too_many_slices() -> Failure {
+    Failure::new(
+        Failure::INVALID,
+        format!("the service has more endpoints than fit into {MAX_SLICES} slices; split it"),
+    )
+}
+
 /// Writes the status, unless the Service has been deleted meanwhile.
-fn write_status(ctx: &Context<'_>, service: &Typed<Service>, condition: Condition) -> Result<(), Failure> {
-    match Status::new(STATUS_KEY, service).with(condition).write_if_changed(ctx, service) {
+pub(super) fn write_status(
+    ctx: &Context<'_>,
+    service: &Typed<Service>,
+    key: &str,
+    condition: Condition,
+) -> Result<(), Failure> {
+    match Status::new(key, service).with(condition).write_if_changed(ctx, service) {
         Err(failure) if !failure.is_not_found() => Err(failure),
         _ => Ok(()),
     }

@@ -1,8 +1,10 @@
-//! Controllers: endpoints of services, checks of workloads. They are independent; the status of a workload connects
-//! them.
+//! Controllers: endpoints of services and their slices, checks of workloads. They are independent; the status of a
+//! workload connects them.
 
 pub(crate) mod checks;
 pub(crate) mod endpoints;
+mod layout;
+pub(crate) mod slices;
 
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,21 @@
 //! Both controllers, in a world in memory.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use mortise_plugin::{Condition, Failure, HttpResponse, Status, Typed, pb, prost_types, testing::World};
+use mortise_plugin::{
+    Condition, Failure, Status, Typed,
+    manifest::{GrpcProbe, TcpProbe, probe},
+    pb, prost, prost_types,
+    testing::World,
+};
 
 use crate::{
-    ENDPOINTS, PLUGIN, SERVICE, WORKLOAD,
+    ENDPOINTS, PLUGIN, SERVICE, SLICE, WORKLOAD,
+    controllers::layout::{MAX_BYTES, MAX_ENDPOINTS},
     health::{PASSING, status_key},
     proto::catalog::v1::{
-        Endpoint, Health, HealthCheck, HttpCheck, Selector, Service, ServiceEndpoints, ServicePort, TcpCheck, Workload,
-        WorkloadAddress, WorkloadPort, health_check::Check,
+        Endpoint, EndpointSlice, GrpcCheck, Health, HealthCheck, HttpCheck, Selector, Service, ServiceEndpoints,
+        ServicePort, SliceRange, TcpCheck, Workload, WorkloadAddress, WorkloadPort, health_check::Check,
     },
     selection,
 };
@@ -32,12 +38,6 @@ fn workload(name: &str, host: &str) -> Typed<Workload> {
     Typed::new(WORKLOAD.id(name, &World::tenancy()), data)
 }
 
-fn checked(name: &str, check: Check) -> Typed<Workload> {
-    let mut workload = workload(name, "192.0.2.1");
-    workload.data.checks = vec![HealthCheck { name: "up".into(), check: Some(check), interval: None, timeout: None }];
-    workload
-}
-
 fn stored(world: &World, name: &str) -> Option<Typed<ServiceEndpoints>> {
     world.get(&ENDPOINTS.id(name, &World::tenancy()))
 }
@@ -49,14 +49,6 @@ fn addresses(world: &World, name: &str) -> Vec<String> {
 
 fn health(world: &World, name: &str) -> Health {
     stored(world, name).unwrap().data.endpoints[0].health()
-}
-
-/// Condition of the check `up`: whether it passes, and its reason.
-fn result(world: &World, name: &str) -> (bool, String) {
-    let workload = world.get::<Workload>(&WORKLOAD.id(name, &World::tenancy())).unwrap();
-    let status = workload.status_under(&status_key("up")).unwrap_or_default();
-    let [one] = status.conditions.as_slice() else { panic!("{status:?}") };
-    (one.state() == pb::condition::State::True, one.reason.clone())
 }
 
 #[test]
@@ -191,101 +183,184 @@ fn endpoints_of_clients_are_left_alone() {
     assert_eq!(status.conditions[0].reason, "Taken");
 }
 
+/// The name of a workload by its number, in the order of the numbers.
+fn numbered(number: usize) -> String {
+    format!("web-{number:05}")
+}
+
+/// The names of the workloads in each part of a service: the head, and its slices in order.
+fn parts(world: &World, name: &str) -> Vec<Vec<String>> {
+    let head = stored(world, name).unwrap().data;
+    let names = |endpoints: &[Endpoint]| endpoints.iter().map(|one| one.workload.clone()).collect::<Vec<_>>();
+    let slice = |range: &SliceRange| {
+        let slice = world.get::<EndpointSlice>(&SLICE.id(&range.slice, &World::tenancy())).unwrap();
+        assert_eq!(slice.data.service, name);
+        names(&slice.data.endpoints)
+    };
+    std::iter::once(names(&head.endpoints)).chain(head.slices.iter().map(slice)).collect()
+}
+
+/// Settles until nothing waits: endpoints leave a part only once they are in the next.
+fn settle_all(world: &World) {
+    while !world.settle().unwrap().later.is_empty() {
+        world.advance(Duration::from_secs(1));
+    }
+}
+
 #[test]
-fn a_client_says_for_how_long() {
+fn a_large_service_has_slices_and_a_change_writes_the_one_that_it_touches() {
+    let world = World::new(&PLUGIN);
+    let all: Vec<_> = (0..52).map(numbered).collect();
+    for (number, name) in all.iter().enumerate() {
+        world.put(&workload(name, &format!("10.0.{}.{}", number / 250, number % 250))).unwrap();
+    }
+    world.put(&service("web", prefix("web-"))).unwrap();
+    let mut labelled = service("labelled", None);
+    labelled.data.selector =
+        Some(Selector { labels: [("app".to_owned(), "web".to_owned())].into(), ..Selector::default() });
+    world.put(&labelled).unwrap();
+    settle_all(&world);
+    let found = parts(&world, "web");
+    assert!(found.len() >= 3 && found.iter().all(|part| (1..=MAX_ENDPOINTS).contains(&part.len())), "{}", found.len());
+    assert_eq!(found.concat(), all, "all of them, each once, in order");
+    assert_eq!(parts(&world, "labelled"), [[""; 0]]);
+
+    let versions = || {
+        let slices = world.list(SLICE).into_iter().map(|one| (one.name().to_owned(), one.version().to_owned()));
+        let head = stored(&world, "web").unwrap();
+        slices.chain([("head".to_owned(), head.version().to_owned())]).collect::<BTreeMap<_, _>>()
+    };
+    let before = versions();
+    let mut changed = world.get::<Workload>(&WORKLOAD.id(numbered(40), &World::tenancy())).unwrap();
+    changed.data.weight = 7;
+    world.put(&changed).unwrap();
+    settle_all(&world);
+    let written = versions().into_iter().filter(|(name, version)| before.get(name) != Some(version));
+    assert_eq!(written.map(|(name, _)| name != "head").collect::<Vec<_>>(), [true], "one slice");
+
+    // New names split a part, deletions leave parts out.
+    for number in 0..24 {
+        world
+            .put(&workload(&format!("web-00003-{number:04}"), &format!("10.1.{}.{}", number / 250, number % 250)))
+            .unwrap();
+    }
+    settle_all(&world);
+    let found = parts(&world, "web");
+    assert!(found.iter().all(|part| (1..=MAX_ENDPOINTS).contains(&part.len())));
+    assert_eq!(found.concat().len(), 76);
+    for one in world.list(WORKLOAD) {
+        if one.name() >= "web-00002" {
+            world.delete(one.id()).unwrap();
+        }
+    }
+    settle_all(&world);
+    assert_eq!(parts(&world, "web"), [&all[..2]]);
+    assert_eq!(world.list(SLICE), [], "empty slices go");
+}
+
+#[test]
+fn bytes_bound_a_part_as_well() {
+    let world = World::new(&PLUGIN);
+    for number in 0..12 {
+        let mut one = workload(&numbered(number), &format!("10.0.{}.{}", number / 250, number % 250));
+        one.data.labels = (0..30).map(|label| (format!("label-{label}"), "v".repeat(250))).collect();
+        world.put(&one).unwrap();
+    }
+    world.put(&service("web", prefix("web-"))).unwrap();
+    settle_all(&world);
+    let found = parts(&world, "web");
+    assert_eq!(found.concat(), (0..12).map(numbered).collect::<Vec<_>>());
+    let sizes = world.list(SLICE).into_iter().map(|one| prost::Message::encoded_len(&one.data));
+    assert!(found.len() >= 6 && sizes.max().unwrap() <= MAX_BYTES);
+}
+
+/// Versions before slices stored all endpoints in one resource.
+#[test]
+fn endpoints_in_one_resource_move_to_slices_without_a_gap() {
+    let world = World::new(&PLUGIN);
+    let mut endpoints = Vec::new();
+    for number in 0..40 {
+        world.put(&workload(&numbered(number), &format!("10.0.{}.{}", number / 250, number % 250))).unwrap();
+        endpoints.push(Endpoint { workload: numbered(number), address: "192.0.2.1".into(), ..Endpoint::default() });
+    }
+    let owner = world.put(&service("web", prefix("web-"))).unwrap();
+    let data = ServiceEndpoints { endpoints, ..ServiceEndpoints::default() };
+    world.put(&Typed::new(ENDPOINTS.id("web", &World::tenancy()), data).owned_by(owner.id())).unwrap();
+    let reconcile = || world.reconcile(&super::endpoints::Endpoints, owner.id()).unwrap();
+    reconcile();
+    let head = stored(&world, "web").unwrap().data;
+    assert_eq!((head.endpoints.len(), head.slices.len()), (40, 1), "the slice is not there yet");
+    settle_all(&world);
+    assert_eq!(parts(&world, "web").concat(), (0..40).map(numbered).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_cannot_be_computed_is_in_the_status() {
+    let world = World::new(&PLUGIN);
+    world.put(&workload("web", "192.0.2.1")).unwrap();
+    let one = world.put(&service("web", prefix("web"))).unwrap();
+    let reason = || {
+        let status = world.get::<Service>(one.id()).unwrap().status_under("catalog.v1/endpoints").unwrap();
+        status.conditions[0].reason.clone()
+    };
+    world.fail_next("cache-pages.list", Failure::new(Failure::EXHAUSTED, "too large"));
+    world.reconcile(&super::endpoints::Endpoints, one.id()).unwrap_err();
+    assert_eq!(reason(), "Failed");
+    world.settle().unwrap();
+    assert_eq!(reason(), "Computed");
+}
+
+#[test]
+fn the_host_performs_the_checks_and_health_follows_their_results() {
     let world = World::new(&PLUGIN);
     world.put(&service("web", prefix("web"))).unwrap();
-    let ttl = Check::Ttl(prost_types::Duration { seconds: 10, nanos: 0 });
-    let one = world.put(&checked("web", ttl)).unwrap();
+    let ttl = prost_types::Duration { seconds: 10, nanos: 0 };
+    let check = |name: &str, check| HealthCheck { name: name.into(), check: Some(check), ..HealthCheck::default() };
+    let mut one = workload("web", "2001:db8::1");
+    one.data.checks = vec![
+        check("ttl", Check::Ttl(ttl)),
+        HealthCheck {
+            passing_after: 2,
+            failing_after: 3,
+            deregister_after: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+            ..check(
+                "http",
+                Check::Http(HttpCheck { host: "web.example".into(), path: "/up".into(), ..HttpCheck::default() }),
+            )
+        },
+        check("tcp", Check::Tcp(TcpCheck::default())),
+        check("grpc", Check::Grpc(GrpcCheck { service: "shop.Cart".into(), ..GrpcCheck::default() })),
+    ];
+    let one = world.put(&one).unwrap();
     world.settle().unwrap();
     assert_eq!(health(&world, "web"), Health::Critical, "nothing was said yet");
-    let refresh = || {
-        let stored = world.get::<Workload>(one.id()).unwrap();
-        let said = Status::new(status_key("up"), &stored).with(Condition::holds(PASSING));
-        said.write_unchanged(&world.context(), &stored).unwrap();
-    };
-    refresh();
-    let settled = world.settle().unwrap();
-    assert_eq!(health(&world, "web"), Health::Passing);
-    assert_eq!(settled.later.last().unwrap().wait, Duration::from_secs(10));
-    world.advance(Duration::from_secs(9));
-    refresh();
-    world.advance(Duration::from_secs(9));
-    world.settle().unwrap();
-    assert_eq!(health(&world, "web"), Health::Passing, "it was said again");
-    world.advance(Duration::from_secs(1));
-    world.settle().unwrap();
-    assert_eq!(health(&world, "web"), Health::Critical);
-    assert_eq!(result(&world, "web"), (false, "Expired".to_owned()));
-    refresh();
-    world.settle().unwrap();
-    assert_eq!(health(&world, "web"), Health::Passing);
-}
+    let probes = world.probes("web");
+    assert_eq!(probes.group, "default/web");
+    let keys: Vec<_> = probes.probes.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["ttl", "http", "tcp", "grpc"].map(|name| format!("catalog.v1/check-{name}")));
+    let [report, http, tcp, grpc] = probes.probes.as_slice() else { panic!() };
+    assert_eq!(report.check, Some(probe::Check::Report(ttl)));
+    let Some(probe::Check::Http(request)) = &http.check else { panic!() };
+    assert_eq!((request.url.as_str(), request.method.as_str()), ("http://[2001:db8::1]:8080/up", "GET"));
+    assert_eq!(request.headers, BTreeMap::from([("host".to_owned(), "web.example".to_owned())]));
+    assert_eq!((http.passing_after, http.failing_after, http.delete_after.unwrap().seconds), (2, 3, 600));
+    assert_eq!((http.interval.unwrap().seconds, http.timeout.unwrap().seconds), (10, 1));
+    let at = ("2001:db8::1".to_owned(), 8080);
+    assert_eq!(tcp.check, Some(probe::Check::Tcp(TcpProbe { host: at.0.clone(), port: at.1 })));
+    let expected = GrpcProbe { host: at.0, port: at.1, service: "shop.Cart".into(), tls: None };
+    assert_eq!(grpc.check, Some(probe::Check::Grpc(expected)));
 
-/// Clients cannot report while the server does not run: each check gets its time once more, and then fails.
-#[test]
-fn a_sleep_of_the_machine_fails_no_check_and_saves_none() {
-    let world = World::new(&PLUGIN);
-    world.put(&service("web", prefix("web"))).unwrap();
-    let ttl = Check::Ttl(prost_types::Duration { seconds: 10, nanos: 0 });
-    let one = world.put(&checked("web", ttl)).unwrap();
-    let report = || {
-        let stored = world.get::<Workload>(one.id()).unwrap();
-        let said = Status::new(status_key("up"), &stored).with(Condition::holds(PASSING));
-        said.write_unchanged(&world.context(), &stored).unwrap();
-    };
-    report();
-    world.settle().unwrap();
-    world.advance(Duration::from_secs(5));
-    world.sleep(Duration::from_secs(3_600));
-    let settled = world.settle().unwrap();
-    assert_eq!(health(&world, "web"), Health::Passing, "its client had no chance to report");
-    assert_eq!(settled.later.last().unwrap().wait, Duration::from_secs(10), "it has one now");
-    world.advance(Duration::from_secs(9));
-    report();
-    world.advance(Duration::from_secs(9));
-    world.settle().unwrap();
-    assert_eq!(health(&world, "web"), Health::Passing);
-    world.advance(Duration::from_secs(1));
-    world.settle().unwrap();
-    assert_eq!(health(&world, "web"), Health::Critical, "a client that is gone fails after its time");
-}
-
-#[test]
-fn http_is_asked_and_health_follows() {
-    let world = World::new(&PLUGIN);
-    world.put(&service("web", prefix("web"))).unwrap();
-    world.put(&checked("web-http", Check::Http(HttpCheck { path: "/up".into(), ..HttpCheck::default() }))).unwrap();
-    world.settle().unwrap();
-    assert_eq!(result(&world, "web-http"), (false, "NotGranted".to_owned()));
-    for (status, passes) in [(204, true), (301, false), (500, false), (200, true)] {
-        world.answer_http(move |request| {
-            assert_eq!(request.url, "http://192.0.2.1:8080/up");
-            Ok(HttpResponse::new(status))
-        });
-        world.advance(Duration::from_secs(10));
+    for (name, passes) in [("ttl", true), ("http", true), ("tcp", true), ("grpc", true), ("ttl", false)] {
+        let before = world.get::<Workload>(one.id()).unwrap();
+        let found = if passes { Condition::holds(PASSING) } else { Condition::fails(PASSING) };
+        Status::new(status_key(name), &before).with(found).write_unchanged(&world.context(), &before).unwrap();
         world.settle().unwrap();
-        assert_eq!(result(&world, "web-http").0, passes, "{status}");
-        assert_eq!(health(&world, "web") == Health::Passing, passes, "{status}");
+        let all = name == "grpc";
+        assert_eq!(health(&world, "web") == Health::Passing, all, "{name} {passes}");
+        let told = world.probes("web").probes.into_iter().find(|one| one.key == status_key(name)).unwrap().stored;
+        assert_eq!(told, world.get::<Workload>(one.id()).unwrap().status_under(&status_key(name)));
     }
-    world.answer_http(|_| Err(Failure::new(Failure::LATE, "late")));
-    world.advance(Duration::from_secs(10));
-    world.settle().unwrap();
-    assert_eq!(result(&world, "web-http"), (false, "Timeout".to_owned()));
-}
-
-#[test]
-fn connections_are_tried() {
-    let world = World::new(&PLUGIN);
-    world.put(&checked("web-tcp", Check::Tcp(TcpCheck::default()))).unwrap();
-    world.settle().unwrap();
-    assert_eq!(result(&world, "web-tcp"), (false, "NotGranted".to_owned()));
-    world.answer_tcp(|host, port| {
-        assert_eq!((host, port), ("192.0.2.1", 8080));
-        Ok(Duration::from_millis(1))
-    });
-    world.advance(Duration::from_secs(10));
-    let settled = world.settle().unwrap();
-    assert_eq!(result(&world, "web-tcp"), (true, "Connected".to_owned()));
-    assert_eq!(settled.later.last().unwrap().wait, Duration::from_secs(10));
+    world.delete(one.id()).unwrap();
+    world.reconcile(&super::checks::Checks, one.id()).unwrap();
+    assert_eq!(world.probes("web").probes, []);
 }

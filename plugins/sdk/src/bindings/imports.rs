@@ -58,6 +58,31 @@ pub mod uses_cache {
     });
 }
 
+pub mod uses_cache_pages {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-cache-pages",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+            "mortise:plugin/cache@0.1.0": crate::bindings::imports::uses_cache::mortise::plugin::cache,
+        },
+    });
+}
+
+pub mod uses_probes {
+    wit_bindgen::generate!({
+        path: "../../wit/v0.1.0",
+        world: "uses-probes",
+        runtime_path: "::mortise_plugin::wit_bindgen::rt",
+        with: {
+            "mortise:plugin/types@0.1.0": crate::bindings::mutates::mortise::plugin::types,
+            "mortise:plugin/failures@0.1.0": crate::bindings::imports::uses_resources::mortise::plugin::failures,
+        },
+    });
+}
+
 pub mod uses_kv {
     wit_bindgen::generate!({
         path: "../../wit/v0.1.0",
@@ -131,11 +156,13 @@ pub mod uses_run {
 }
 
 use uses_cache::mortise::plugin::cache;
+use uses_cache_pages::mortise::plugin::cache_pages;
 use uses_clock::mortise::plugin::clock;
 use uses_files::mortise::plugin::files;
 use uses_kv::mortise::plugin::kv;
 use uses_lookup::mortise::plugin::lookup;
 use uses_private_bytes::mortise::plugin::private_bytes;
+use uses_probes::mortise::plugin::probes;
 use uses_queries::mortise::plugin::queries;
 use uses_resources::mortise::plugin::{failures, resources};
 use uses_run::mortise::plugin::run;
@@ -190,6 +217,25 @@ impl Host for Imports {
 
     fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure> {
         cache::list(&type_name(of), index, &wire_key(key, true)).map_err(failure)
+    }
+
+    fn cache_page(
+        &self,
+        of: pb::Type,
+        tenancy: pb::Tenancy,
+        (index, key): (&str, Key<'_>),
+        (from, before): (&str, &str),
+        limit: u32,
+    ) -> Result<(Vec<Vec<u8>>, bool), Failure> {
+        let pb::Tenancy { partition, namespace } = tenancy;
+        let within = types::Tenancy { partition, namespace };
+        let key = wire_key(key, true);
+        let page = cache_pages::list(&type_name(of), &within, index, &key, from, before, limit).map_err(failure)?;
+        Ok((page.resources, page.more))
+    }
+
+    fn set_probes(&self, of: &[u8], set: &[u8]) -> Result<(), Failure> {
+        probes::set(of, set).map_err(failure)
     }
 
     fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {

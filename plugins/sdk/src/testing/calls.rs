@@ -5,6 +5,7 @@ use std::time::Duration;
 use mortise_query::in_memory;
 use mortise_resource::{
     data::{UpdateRequest, UpdateResponse},
+    manifest::Probes,
     pb,
 };
 use prost::Message;
@@ -104,6 +105,38 @@ impl Host for World {
     fn cache_list(&self, of: pb::Type, index: &str, key: Key<'_>) -> Result<Vec<Vec<u8>>, Failure> {
         self.fails("cache.list")?;
         Ok(encode(self.indexed(&of, index, key, true)?))
+    }
+
+    fn cache_page(
+        &self,
+        of: pb::Type,
+        tenancy: pb::Tenancy,
+        (index, key): (&str, Key<'_>),
+        (from, before): (&str, &str),
+        limit: u32,
+    ) -> Result<(Vec<Vec<u8>>, bool), Failure> {
+        self.fails("cache-pages.list")?;
+        let mut found = self.indexed(&of, index, key, true)?;
+        let name = |one: &pb::Resource| one.id.as_ref().map(|id| id.name.clone()).unwrap_or_default();
+        found.retain(|one| {
+            let is_here = one.id.as_ref().is_some_and(|id| id.tenancy.as_ref() == Some(&tenancy));
+            is_here && name(one).as_str() >= from && (before.is_empty() || name(one).as_str() < before)
+        });
+        found.sort_by_key(name);
+        let most = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        let more = found.len() > most;
+        found.truncate(most);
+        Ok((encode(found), more))
+    }
+
+    fn set_probes(&self, of: &[u8], probes: &[u8]) -> Result<(), Failure> {
+        self.fails("probes.set")?;
+        let (id, probes): (pb::Id, Probes) = (decode(of)?, decode(probes)?);
+        if !probes.probes.is_empty() && id.uid.is_empty() {
+            return Err(Failure::new(Failure::INVALID, "of.uid is required"));
+        }
+        self.probes.borrow_mut().insert(id.name, probes);
+        Ok(())
     }
 
     fn kv_get(&self, key: &str) -> Result<Option<Vec<u8>>, Failure> {

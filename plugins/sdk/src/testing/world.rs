@@ -9,7 +9,7 @@ use std::{
 
 use mortise_resource::{
     descriptors::FileDescriptorSet,
-    manifest::{self, Controller, Manifest, TypeName, index::By},
+    manifest::{self, Controller, Manifest, Probes, TypeName, index::By},
     pb,
 };
 use prost::Message;
@@ -78,6 +78,8 @@ pub struct World {
     pub(super) secrets: RefCell<Values>,
     pub(super) answers: RefCell<Option<Answers>>,
     pub(super) connects: RefCell<Option<Connects>>,
+    /// Probes by the name of their resource.
+    pub(super) probes: RefCell<BTreeMap<String, Probes>>,
     failing: RefCell<Vec<(&'static str, Failure)>>,
     pub(super) now: Cell<u64>,
     /// Part of `now` for which the server did not run, milliseconds.
@@ -109,6 +111,7 @@ impl World {
             secrets: RefCell::default(),
             answers: RefCell::default(),
             connects: RefCell::default(),
+            probes: RefCell::default(),
             failing: RefCell::default(),
             now: Cell::new(1_735_689_600_000),
             slept: Cell::new(0),
@@ -219,6 +222,13 @@ impl World {
     /// that took longer than its timeout fails with [`Failure::LATE`].
     pub fn answer_tcp(&self, answer: impl Fn(&str, u16) -> Result<Duration, Failure> + 'static) {
         self.connects.replace(Some(Box::new(answer)));
+    }
+
+    /// The checks that the host would perform for the resource of this name. A world performs none: write their results
+    /// as statuses.
+    #[must_use]
+    pub fn probes(&self, name: &str) -> Probes {
+        self.probes.borrow().get(name).cloned().unwrap_or_default()
     }
 
     /// Grants a secret.
@@ -381,6 +391,6 @@ impl World {
             }
             _ => false,
         };
-        Ok(self.all().into_iter().filter(|one| is_type(one, of) && matches(one)).collect())
+        Ok(self.store.borrow().all().filter(|one| is_type(one, of) && matches(one)).cloned().collect())
     }
 }

@@ -47,12 +47,17 @@ pub(super) struct Address {
 
 impl Address {
     /// Encodes an address. An empty identity means none.
-    pub(super) fn new(addr: SocketAddr, weight: u32, metric_labels: BTreeMap<String, String>, identity: &str) -> Self {
+    pub(super) fn new(
+        addr: SocketAddr,
+        weight: u32,
+        metric_labels: BTreeMap<String, String>,
+        name: TlsName<'_>,
+    ) -> Self {
         let address = WeightedAddr { addr: Some(tcp_address(addr)), weight, metric_labels, ..WeightedAddr::default() };
         let mut bytes = address.encode_to_vec();
         let conduit = bytes.len();
-        if !identity.is_empty() {
-            prost::encoding::message::encode(WEIGHTED_ADDR_TLS_IDENTITY, &tls_identity(identity), &mut bytes);
+        if !name.identity.is_empty() {
+            prost::encoding::message::encode(WEIGHTED_ADDR_TLS_IDENTITY, &tls_identity(name), &mut bytes);
         }
         Self { addr, bytes: bytes.into(), conduit }
     }
@@ -71,18 +76,29 @@ impl Address {
     }
 }
 
-/// An identity with a scheme is a URI; other identities are DNS names, which also serve as server names.
-fn tls_identity(identity: &str) -> TlsIdentity {
-    use tls_identity::{DnsLikeIdentity, Strategy, UriLikeIdentity};
-    if identity.contains(':') {
-        let strategy = Strategy::UriLikeIdentity(UriLikeIdentity { uri: identity.to_owned() });
-        return TlsIdentity { strategy: Some(strategy), server_name: None };
-    }
-    let name = DnsLikeIdentity { name: identity.to_owned() };
-    TlsIdentity { strategy: Some(Strategy::DnsLikeIdentity(name.clone())), server_name: Some(name) }
+/// The identity of a workload in TLS, and the name that clients ask for in the handshake. Either may be empty.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TlsName<'a> {
+    pub(super) identity: &'a str,
+    pub(super) server_name: &'a str,
 }
 
-fn tcp_address(addr: SocketAddr) -> net::TcpAddress {
+/// An identity with a scheme is a URI; other identities are DNS names, which are server names unless there is another.
+fn tls_identity(name: TlsName<'_>) -> TlsIdentity {
+    use tls_identity::{DnsLikeIdentity, Strategy, UriLikeIdentity};
+    let dns = |name: &str| DnsLikeIdentity { name: name.to_owned() };
+    let server_name = Some(name.server_name).filter(|name| !name.is_empty());
+    if name.identity.contains(':') {
+        let strategy = Strategy::UriLikeIdentity(UriLikeIdentity { uri: name.identity.to_owned() });
+        return TlsIdentity { strategy: Some(strategy), server_name: server_name.map(dns) };
+    }
+    TlsIdentity {
+        strategy: Some(Strategy::DnsLikeIdentity(dns(name.identity))),
+        server_name: Some(dns(server_name.unwrap_or(name.identity))),
+    }
+}
+
+pub(super) fn tcp_address(addr: SocketAddr) -> net::TcpAddress {
     let ip = match addr.ip() {
         IpAddr::V4(ip) => net::ip_address::Ip::Ipv4(ip.to_bits()),
         IpAddr::V6(ip) => {
@@ -165,7 +181,7 @@ mod tests {
     }
 
     fn address(addr: &str, weight: u32) -> Address {
-        Address::new(addr.parse().unwrap(), weight, BTreeMap::new(), "")
+        Address::new(addr.parse().unwrap(), weight, BTreeMap::new(), TlsName::default())
     }
 
     /// The single message of a frame.
@@ -220,7 +236,14 @@ mod tests {
     fn the_encoder_writes_as_the_generated_code_does() {
         use linkerd::destination::{AddrSet, Update, WeightedAddr, WeightedAddrSet, update::Update as Kind};
         let labels = |count: usize| (0..count).map(|n| (format!("label-{n}"), "v".repeat(n * 50))).collect();
-        let identities = ["", "web.prod.example", "spiffe://example.org/web"];
+        let name = |identity, server_name| TlsName { identity, server_name };
+        let identities = [
+            TlsName::default(),
+            name("web.prod.example", ""),
+            name("spiffe://example.org/web", ""),
+            name("spiffe://example.org/web", "web.example.org"),
+            name("web.prod.example", "other.example"),
+        ];
         let addresses: Vec<_> = (0..300_u16)
             .map(|n| {
                 let addr =
@@ -229,7 +252,7 @@ mod tests {
                     addr.parse().unwrap(),
                     n.into(),
                     labels(usize::from(n % 5)),
-                    identities[usize::from(n % 3)],
+                    identities[usize::from(n % 5)],
                 )
             })
             .collect();
@@ -237,8 +260,8 @@ mod tests {
             addr: Some(tcp_address(address.addr)),
             weight: n.into(),
             metric_labels: labels(usize::from(n % 5)),
-            tls_identity: Some(identities[usize::from(n % 3)])
-                .filter(|identity| !identity.is_empty() && dialect == Dialect::Linkerd)
+            tls_identity: Some(identities[usize::from(n % 5)])
+                .filter(|name| !name.identity.is_empty() && dialect == Dialect::Linkerd)
                 .map(tls_identity),
             ..WeightedAddr::default()
         };

@@ -1,8 +1,7 @@
-//! A watch for each pair of service and caller, shared by any number of streams.
+//! The watched services: one for each pair of service and caller, shared by any number of streams.
 //!
-//! The watch is an ordinary one of the resource `catalog.v1.ServiceEndpoints` with the service's name in the partition
-//! `default`. It is opened on behalf of the caller, and closed with the last stream. All callers with every permission
-//! share one watch.
+//! A service is followed (`follow`) on behalf of the caller until its last stream is closed. All callers with every
+//! permission share one.
 //!
 //! A watch that ends (it lagged, the plugin is gone, the store fails) is opened again after a wait, and streams stay
 //! unchanged until its snapshot is complete. Its streams end with the fault if the service is still unknown, or if the
@@ -23,7 +22,6 @@ use mortise_resource::{
     Code, Error,
     authorizer::no_permissions,
     backoff::{Backoff, Waits},
-    pb::{self, watch_event::Event},
 };
 use mortise_service::{Caller, ResourceService};
 use parking_lot::Mutex;
@@ -36,17 +34,16 @@ use tracing::Span;
 use super::{
     DestinationOptions,
     authority::{Selection, ServiceName},
+    follow::{Following, unreadable},
     memory::{Memory, MemoryShare},
+    state::Snapshot,
     view::View,
 };
 use crate::{
     call::run_guarded,
-    endpoints::{decode, require_catalog, service_endpoints},
+    endpoints::require_catalog,
     grpc::{calls::AnswerBytes, status::status},
 };
-
-/// The partition of all services.
-const SERVICE_PARTITION: &str = "default";
 
 /// First and longest wait before a watch is opened again.
 const MIN_REOPEN_WAIT: Duration = Duration::from_millis(50);
@@ -92,8 +89,7 @@ struct Known {
 enum State {
     /// Unknown so far.
     Unknown,
-    /// The encoded endpoints; `None` if the service does not exist.
-    Known(Arc<Option<Vec<u8>>>),
+    Known(Arc<Snapshot>),
     /// The service cannot be watched. The entry is removed.
     Failed(Error),
 }
@@ -132,7 +128,8 @@ impl Hub {
         })?;
         if !name.is_possible() {
             let view = View::new(selection, self.answers.clone(), self.memory.share());
-            view.apply(1, &name, None);
+            let absent = Snapshot::default().whole().map_err(|e| unreadable(&name, &e))?;
+            view.apply(1, &name, &absent);
             return Ok(Subscription { view: Arc::new(view), watched: None });
         }
         let service = self.watch(caller, name)?;
@@ -244,9 +241,9 @@ impl WatchedService {
     fn update_views(&self, view: &View, (seen, state): (u64, State)) -> Result<(), Error> {
         match state {
             State::Unknown => Ok(()),
-            State::Known(data) => {
-                let endpoints = data.as_deref().map(decode).transpose().map_err(|e| unreadable(&self.name, &e))?;
-                view.apply(seen, &self.name, endpoints.as_ref());
+            State::Known(snapshot) => {
+                let whole = snapshot.whole().map_err(|e| unreadable(&self.name, &e))?;
+                view.apply(seen, &self.name, &whole);
                 Ok(())
             }
             State::Failed(error) => Err(error),
@@ -254,18 +251,29 @@ impl WatchedService {
     }
 
     /// Applies the new state of the service.
-    async fn set(&self, resource: Option<pb::Resource>) -> Result<(), Error> {
-        let data = resource.map(|resource| resource.data.unwrap_or_default().value);
-        let endpoints = data.as_deref().map(decode).transpose().map_err(|e| unreadable(&self.name, &e))?;
+    async fn set(&self, snapshot: Snapshot) -> Result<(), Error> {
+        let before = match &self.known.lock().state {
+            State::Known(before) => Some(before.clone()),
+            State::Unknown | State::Failed(_) => None,
+        };
+        let snapshot = Arc::new(snapshot);
+        let change = match &before {
+            Some(before) => before.change_to(&snapshot),
+            None => snapshot.whole(),
+        };
+        let change = change.map_err(|e| unreadable(&self.name, &e))?;
         let (seen, views) = {
             let mut known = self.known.lock();
             known.seen += 1;
-            known.memory.set(data.as_ref().map_or(0, Vec::len));
-            known.state = State::Known(Arc::new(data));
+            known.memory.set(snapshot.size());
+            known.state = State::Known(snapshot.clone());
             (known.seen, known.views.values().map(|shared| shared.view.clone()).collect::<Vec<_>>())
         };
         for view in views {
-            view.apply(seen, &self.name, endpoints.as_ref());
+            // A view that has not applied the state before needs all of this one.
+            if !view.apply(seen, &self.name, &change) {
+                self.update_views(&view, (seen, State::Known(snapshot.clone())))?;
+            }
             // Other tasks get their turn between two views.
             yield_now().await;
         }
@@ -291,11 +299,6 @@ impl WatchedService {
 fn exhausted(text: String) -> Error {
     metrics::counter!("mortise_destination_streams_refused_total").increment(1);
     Error::new(Code::ResourceExhausted, text)
-}
-
-fn unreadable(name: &ServiceName, error: &prost::DecodeError) -> Error {
-    let ServiceName { namespace, name } = name;
-    Error::internal(format!("{} {namespace}/{name} cannot be decoded: {error}", service_endpoints()))
 }
 
 /// Follows a service as long as it has streams.
@@ -326,31 +329,10 @@ async fn watch_once(
     watched: &WatchedService,
     waits: &mut Waits,
 ) -> Result<(), Error> {
-    let ServiceName { namespace, name } = watched.name.clone();
-    let request = pb::WatchListRequest {
-        r#type: Some(service_endpoints().to_pb()),
-        tenancy: Some(pb::Tenancy { partition: SERVICE_PARTITION.to_owned(), namespace }),
-        name_prefix: name.clone(),
-        after: None,
-    };
-    let mut events = service.watch_list(caller, request).await?.only(name);
-    let mut found = None;
-    let mut complete = false;
+    let mut following = Following::open(service, caller, &watched.name).await?;
     loop {
-        let now = match events.next().await?.event {
-            Some(Event::Upsert(upsert)) => upsert.resource.map(Some),
-            Some(Event::Delete(delete)) => delete.resource.map(|_| None),
-            Some(Event::EndOfSnapshot(_)) => {
-                complete = true;
-                waits.reset();
-                Some(found.take())
-            }
-            None => None,
-        };
-        match now {
-            Some(now) if complete => watched.set(now).await?,
-            Some(now) => found = now,
-            None => {}
-        }
+        let now = following.next().await?;
+        waits.reset();
+        watched.set(now).await?;
     }
 }

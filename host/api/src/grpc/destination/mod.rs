@@ -1,15 +1,16 @@
 //! The destination API: addresses of services, as streams for proxies. docs/destination.md has the contract.
 //!
 //! One implementation serves `conduit.proxy.destination.Destination` and `io.linkerd.proxy.destination.Destination`: a
-//! translator of ordinary watches of `catalog.v1.ServiceEndpoints`.
+//! translator of ordinary watches of a service's resources.
 //!
-//! `authority` parses targets; `hub` watches each service once, for all streams; `translate` selects the addresses of a
+//! `authority` parses targets; `hub` keeps each service once, for all streams; `follow` watches its resources, and `state`
+//! compares their contents; `translate` selects the addresses of a
 //! service for clients; `view` holds the history of one port of a service and computes the next update of a stream;
 //! `encode` makes its bytes; `stream` is the answer to a call; `profile` answers GetProfile.
 //!
 //! # Cost
 //! An idle stream costs its place in a view, a timer and the state of HTTP/2. A change of a service costs one walk over
-//! its endpoints for each requested port, and one encoding for all streams that received the previous update.
+//! the endpoints of the changed slice for each requested port, and one encoding for all streams that received the previous update.
 //!
 //! # Limits
 //! Streams ([`DestinationOptions::max_streams`]), services and bytes (see `hub`), and the common bound on the bytes of
@@ -17,10 +18,12 @@
 
 mod authority;
 mod encode;
+mod follow;
 mod hub;
 mod memory;
 mod options;
 mod profile;
+mod state;
 mod stream;
 mod translate;
 mod view;
@@ -100,12 +103,12 @@ impl Destination {
         let place = self.place()?;
         let authority = match target {
             Target::Service(authority) => authority,
-            Target::Address(_) => {
+            Target::Address(address) => {
                 let end = self.stopped().map(move |()| {
                     drop(place);
                     trailers(&Status::unavailable("the server is stopping; ask again"))
                 });
-                let profile = Ok(Frame::data(framed(&profile::unknown())));
+                let profile = Ok(Frame::data(framed(&profile::of_address(address))));
                 return Ok(Body::new(StreamBody::new(streams::iter([profile]).chain(streams::once(end)))));
             }
         };

@@ -1,13 +1,15 @@
-//! The answers of GetProfile: how to speak to a service. Routes and overrides are not supported yet.
+//! The answers of GetProfile: how to speak to a service. Routes are not supported yet.
 //!
-//! - A service: the default profile, with the service's name. The stream follows the existence of the service.
+//! - A service: the default profile, with the service's name, whether or not it lists the port. The stream follows the
+//!   existence of the service. If its workloads have different weights, each workload is an override with its weight: proxies
+//!   use no other weights.
 //! - A service that does not exist: the profile of an unknown target, so that the client uses its own defaults; an
 //!   error would only make it ask again at once.
-//! - A port that the service does not list: an empty profile.
 //! - One workload of a service: its address as `endpoint`, while it has one.
-//! - An address: the profile of an unknown target. The workload behind it is not looked up.
+//! - An address: the profile of an unknown target, with the address as `endpoint`. The workload behind it is not looked
+//!   up.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use hyper::body::Bytes;
 use prost::Message as _;
@@ -15,11 +17,12 @@ use prost::Message as _;
 use super::super::frames::framed;
 use super::{
     authority::{Authority, ServiceName},
-    encode::Dialect,
+    encode::{Address, Dialect, tcp_address},
+    translate::WORKLOAD,
     view::Summary,
 };
 use crate::linkerd::{
-    destination::{DestinationProfile, RetryBudget, WeightedAddr},
+    destination::{DestinationProfile, RetryBudget, WeightedAddr, WeightedDst},
     meta::{Metadata, Resource, metadata},
 };
 
@@ -27,6 +30,9 @@ use crate::linkerd::{
 const RETRY_RATIO: f32 = 0.2;
 const MIN_RETRIES_PER_SECOND: u32 = 10;
 const RETRY_SECONDS: i64 = 10;
+
+/// Most addresses of a service whose workloads are overrides. Each costs a proxy a stream of its own.
+pub(super) const MAX_OVERRIDES: usize = 64;
 
 /// The profile of an unknown target.
 pub(super) fn unknown() -> DestinationProfile {
@@ -36,19 +42,24 @@ pub(super) fn unknown() -> DestinationProfile {
     DestinationProfile { retry_budget: Some(budget), ..DestinationProfile::default() }
 }
 
+/// The profile of an address.
+pub(super) fn of_address(addr: SocketAddr) -> DestinationProfile {
+    let endpoint = WeightedAddr { addr: Some(tcp_address(addr)), ..WeightedAddr::default() };
+    DestinationProfile { endpoint: Some(endpoint), ..unknown() }
+}
+
 /// The profile of a service or of one of its workloads, framed for the client.
 pub(super) fn of_service(authority: &Authority, zone: &str, summary: Summary) -> Bytes {
     let Authority { service: ServiceName { namespace, name }, selection } = authority;
-    let first = match summary {
+    let (addresses, is_whole) = match summary {
         Summary::Absent => return framed(&unknown()),
-        Summary::Present { is_undefined: true, .. } => return framed(&DestinationProfile::default()),
-        Summary::Present { first, .. } => first,
+        Summary::Present { addresses, is_whole } => (addresses, is_whole),
     };
+    let decoded = |address: &Arc<Address>| WeightedAddr::decode(address.encoded(Dialect::Linkerd)).ok();
     if selection.instance.is_some() {
-        let endpoint = first.and_then(|address| WeightedAddr::decode(address.encoded(Dialect::Linkerd)).ok());
         let labels =
             BTreeMap::from([("namespace".to_owned(), namespace.clone()), ("service".to_owned(), name.clone())]);
-        let endpoint = endpoint.map(|mut endpoint| {
+        let endpoint = addresses.first().and_then(decoded).map(|mut endpoint| {
             endpoint.metric_labels.extend(labels);
             endpoint
         });
@@ -62,9 +73,34 @@ pub(super) fn of_service(authority: &Authority, zone: &str, summary: Summary) ->
         section: String::new(),
         port: selection.port.into(),
     };
+    let host = format!("{name}.{namespace}.svc.{zone}");
+    let dst_overrides = match is_whole {
+        true => overrides(addresses.iter().filter_map(decoded), &host, selection.port),
+        false => Vec::new(),
+    };
     framed(&DestinationProfile {
-        fully_qualified_name: format!("{name}.{namespace}.svc.{zone}"),
+        fully_qualified_name: host,
         parent_ref: Some(Metadata { kind: Some(metadata::Kind::Resource(service)) }),
+        dst_overrides,
         ..unknown()
     })
+}
+
+/// Each workload with its weight; none if all have the same, or one of them has no name.
+fn overrides(addresses: impl Iterator<Item = WeightedAddr>, host: &str, port: u16) -> Vec<WeightedDst> {
+    let mut weights = BTreeMap::new();
+    for address in addresses {
+        let Some(workload) = address.metric_labels.get(WORKLOAD) else { return Vec::new() };
+        weights.insert(workload.clone(), address.weight);
+    }
+    let first = weights.values().next().copied();
+    if weights.values().all(|weight| Some(*weight) == first) {
+        return Vec::new();
+    }
+    let of_workload = |(workload, weight): (String, u32)| WeightedDst {
+        authority: format!("{workload}.{host}:{port}"),
+        weight,
+        backend_ref: None,
+    };
+    weights.into_iter().map(of_workload).collect()
 }

@@ -64,7 +64,8 @@ impl Content {
                 Ok(bytes)
             }
             Self::Profile { authority, zone, last } => {
-                let now = view.summary()?.map(|summary| profile::of_service(authority, zone, summary));
+                let now =
+                    view.summary(profile::MAX_OVERRIDES)?.map(|summary| profile::of_service(authority, zone, summary));
                 if now == *last {
                     return Ok(None);
                 }

@@ -1,4 +1,4 @@
-//! Selects from `catalog.v1.ServiceEndpoints` the addresses for clients: the rules about ports, health, addresses and
+//! Selects from the endpoints of a service the addresses for clients: the rules about ports, health, addresses and
 //! labels of docs/destination.md.
 
 use std::{
@@ -9,29 +9,25 @@ use std::{
 
 use super::{
     authority::{Selection, ServiceName},
-    encode::{self, Address},
+    encode::{self, Address, TlsName},
 };
 use crate::{
-    catalog::{Endpoint, ServiceEndpoints},
+    catalog::{Endpoint, ServicePort},
     endpoints::is_healthy,
 };
 
 /// The fixed labels of a service, and those of an address.
 const NAMESPACE: &str = "namespace";
 const SERVICE: &str = "service";
-const WORKLOAD: &str = "workload";
+pub(super) const WORKLOAD: &str = "workload";
 const ZONE: &str = "zone";
 
-/// Whether the service lists its ports and this port is not among them.
-pub(super) fn is_undefined(endpoints: &ServiceEndpoints, port: u16) -> bool {
-    !endpoints.ports.is_empty() && endpoints.ports.iter().all(|declared| declared.port != u32::from(port))
-}
-
-/// The addresses for clients, sorted, each once.
-pub(super) fn addresses(endpoints: &ServiceEndpoints, selection: &Selection) -> Vec<Arc<Address>> {
-    let listed = endpoints.ports.iter().find(|port| port.port == u32::from(selection.port));
+/// The addresses for clients of one part of a service, sorted, each once. A number that the service does not list is used
+/// as it is.
+pub(super) fn addresses(ports: &[ServicePort], endpoints: &[Endpoint], selection: &Selection) -> Vec<Arc<Address>> {
+    let listed = ports.iter().find(|port| port.port == u32::from(selection.port));
     let mut found = BTreeMap::new();
-    for endpoint in endpoints.endpoints.iter().filter(|endpoint| is_healthy(endpoint)) {
+    for endpoint in endpoints.iter().filter(|endpoint| is_healthy(endpoint)) {
         if selection.instance.as_ref().is_some_and(|instance| *instance != endpoint.workload) {
             continue;
         }
@@ -57,12 +53,13 @@ fn address(addr: SocketAddr, endpoint: &Endpoint) -> Address {
             labels.insert(label.to_owned(), value.clone());
         }
     }
-    Address::new(addr, endpoint.weight, labels, &endpoint.identity)
+    let identity = TlsName { identity: &endpoint.identity, server_name: &endpoint.server_name };
+    Address::new(addr, endpoint.weight, labels, identity)
 }
 
 /// The labels of a whole service, encoded.
-pub(super) fn set_labels(endpoints: &ServiceEndpoints, service: &ServiceName) -> Box<[u8]> {
-    let mut labels = endpoints.labels.clone();
+pub(super) fn set_labels(of_service: &BTreeMap<String, String>, service: &ServiceName) -> Box<[u8]> {
+    let mut labels = of_service.clone();
     labels.insert(NAMESPACE.to_owned(), service.namespace.clone());
     labels.insert(SERVICE.to_owned(), service.name.clone());
     encode::set_labels(labels)

@@ -15,13 +15,15 @@
 //! yet, or whose service has new labels, gets all addresses. Bytes are made once for all streams at the same version,
 //! and live as long as one of them still sends them.
 //!
-//! Cost: an address takes its encoding and some 60 bytes; a change of the service takes a walk over its addresses.
+//! # Cost
+//! An address takes its encoding and some 70 bytes. A change takes a walk over the endpoints of the parts that differ,
+//! and one over the pointers to all addresses.
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     net::SocketAddr,
     sync::{Arc, Weak},
 };
@@ -35,10 +37,11 @@ use super::{
     authority::{Selection, ServiceName},
     encode::{self, Address, Dialect},
     memory::MemoryShare,
-    translate::{addresses, is_undefined, set_labels},
+    state::Change as Update,
+    translate::{addresses, set_labels},
 };
 use crate::{
-    catalog::ServiceEndpoints,
+    catalog::ServicePort,
     grpc::calls::{AnswerBytes, CountedBytes},
 };
 
@@ -60,8 +63,15 @@ struct Inner {
     /// Number of changes so far.
     version: u64,
     state: State,
-    /// The addresses, sorted, each once.
+    /// The service's ports, of the newest state.
+    ports: Vec<ServicePort>,
+    /// The addresses of each part of the service, sorted, each once.
+    parts: BTreeMap<String, Vec<Arc<Address>>>,
+    /// The addresses of all parts, sorted, each once: of two, that of the first part.
     addresses: Vec<Arc<Address>>,
+    /// Size of the addresses, and of those that the log refers to, bytes.
+    address_bytes: usize,
+    log_bytes: usize,
     set_labels: Box<[u8]>,
     /// The version of the last change of labels.
     labelled: u64,
@@ -79,10 +89,7 @@ enum State {
     Unknown,
     /// The service does not exist.
     Absent,
-    Present {
-        /// Whether the service lists its ports and this port is not among them.
-        is_undefined: bool,
-    },
+    Present,
     /// The service cannot be watched.
     Failed(Status),
 }
@@ -123,7 +130,11 @@ pub(super) enum StreamError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Summary {
     Absent,
-    Present { is_undefined: bool, first: Option<Arc<Address>> },
+    /// The addresses, unless there are more than asked for: then the first ones.
+    Present {
+        addresses: Vec<Arc<Address>>,
+        is_whole: bool,
+    },
 }
 
 impl View {
@@ -135,7 +146,11 @@ impl View {
                 seen: 0,
                 version: 0,
                 state: State::Unknown,
+                ports: Vec::new(),
+                parts: BTreeMap::new(),
                 addresses: Vec::new(),
+                address_bytes: 0,
+                log_bytes: 0,
                 set_labels: Box::default(),
                 labelled: 0,
                 log: VecDeque::new(),
@@ -153,27 +168,37 @@ impl View {
         self.version.subscribe()
     }
 
-    /// Applies state number `seen` of the service, unless the view has applied a newer one. `None`: the service does
-    /// not exist.
-    pub(super) fn apply(&self, seen: u64, service: &ServiceName, endpoints: Option<&ServiceEndpoints>) {
-        let (state, addresses, set_labels) = match endpoints {
-            None => (State::Absent, Vec::new(), None),
-            Some(endpoints) => {
-                let state = State::Present { is_undefined: is_undefined(endpoints, self.selection.port) };
-                (state, addresses(endpoints, &self.selection), Some(set_labels(endpoints, service)))
-            }
-        };
+    /// Applies the change to state number `seen` of the service, unless the view has applied a newer one. Returns false,
+    /// and applies nothing, if the change is not whole and the view has not applied the state before it.
+    pub(super) fn apply(&self, seen: u64, service: &ServiceName, update: &Update) -> bool {
         let mut inner = self.inner.lock();
         if seen <= inner.seen {
-            return;
+            return true;
+        }
+        if !update.is_whole && inner.seen + 1 != seen {
+            return false;
         }
         inner.seen = seen;
-        if inner.apply(state, addresses, set_labels) {
+        let labels = update.facts.as_ref().map(|facts| set_labels(&facts.labels, service));
+        if let (true, Some(facts)) = (update.is_whole, &update.facts) {
+            inner.ports.clone_from(&facts.ports);
+        }
+        let translate = |inner: &Inner, endpoints: &Vec<_>| addresses(&inner.ports, endpoints, &self.selection);
+        let parts: BTreeMap<_, _> = update
+            .parts
+            .iter()
+            .map(|(name, endpoints)| {
+                (name.clone(), endpoints.as_ref().map_or_else(Vec::new, |endpoints| translate(&inner, endpoints)))
+            })
+            .collect();
+        let state = if update.facts.is_some() { State::Present } else { State::Absent };
+        if inner.apply(state, update.is_whole, parts, labels) {
             let (version, size) = (inner.version, inner.size());
             inner.memory.set(size);
             drop(inner);
             self.version.send_replace(version);
         }
+        true
     }
 
     /// Ends all streams with a status.
@@ -200,8 +225,8 @@ impl View {
             State::Unknown => return Ok(None),
             State::Failed(status) => return Err(StreamError::Failed(status.clone())),
             State::Absent => none(false),
-            State::Present { .. } if inner.addresses.is_empty() => none(true),
-            State::Present { .. } => {
+            State::Present if inner.addresses.is_empty() => none(true),
+            State::Present => {
                 let from = (position.sent == SentState::Endpoints).then_some(position.version);
                 (SentState::Endpoints, inner.encoded(from, dialect, &self.answers)?)
             }
@@ -210,52 +235,92 @@ impl View {
         Ok(bytes)
     }
 
-    /// The facts for a profile; `None` while the service is unknown.
+    /// The facts for a profile, with at most so many addresses; `None` while the service is unknown.
     ///
     /// # Errors
     /// The service cannot be watched.
-    pub(super) fn summary(&self) -> Result<Option<Summary>, StreamError> {
+    pub(super) fn summary(&self, most: usize) -> Result<Option<Summary>, StreamError> {
         let inner = self.inner.lock();
         Ok(Some(match &inner.state {
             State::Unknown => return Ok(None),
             State::Failed(status) => return Err(StreamError::Failed(status.clone())),
             State::Absent => Summary::Absent,
-            State::Present { is_undefined } => {
-                Summary::Present { is_undefined: *is_undefined, first: inner.addresses.first().cloned() }
-            }
+            State::Present => Summary::Present {
+                addresses: inner.addresses.iter().take(most).cloned().collect(),
+                is_whole: inner.addresses.len() <= most,
+            },
         }))
     }
 }
 
 impl Inner {
-    /// Applies a state; returns whether anything changed.
-    fn apply(&mut self, state: State, addresses: Vec<Arc<Address>>, set_labels: Option<Box<[u8]>>) -> bool {
+    /// Applies a state; returns whether anything changed. The parts are all that there are, or those that changed.
+    fn apply(
+        &mut self,
+        state: State,
+        is_whole: bool,
+        parts: BTreeMap<String, Vec<Arc<Address>>>,
+        set_labels: Option<Box<[u8]>>,
+    ) -> bool {
         let version = self.version + 1;
-        let changes = changes(version, &self.addresses, &addresses);
+        let mut touched = BTreeSet::new();
+        let gone = self.parts.iter().filter(|(name, _)| is_whole && !parts.contains_key(*name));
+        touched.extend(gone.flat_map(|(_, part)| part.iter().map(|address| address.addr)));
+        for (name, part) in &parts {
+            let before = self.parts.get(name).map(Vec::as_slice).unwrap_or_default();
+            differing(before, part, |addr| _ = touched.insert(addr));
+        }
+        if is_whole {
+            self.parts = parts;
+        } else {
+            self.parts.extend(parts);
+        }
+        self.parts.retain(|_, part| !part.is_empty());
+        let changes = self.merge(version, &touched);
         let set_labels = set_labels.filter(|labels| *labels != self.set_labels);
-        let same_state = match (&self.state, &state) {
-            (State::Absent, State::Absent) => true,
-            (State::Present { is_undefined: before }, State::Present { is_undefined: now }) => before == now,
-            _ => false,
-        };
+        let same_state =
+            matches!((&self.state, &state), (State::Absent, State::Absent) | (State::Present, State::Present));
         if same_state && set_labels.is_none() && changes.is_empty() {
             return false;
         }
-        let most = 2 * self.addresses.len().max(addresses.len()) + MIN_LOG_ENTRIES;
+        let most = 2 * self.addresses.len().max(changes.len()) + MIN_LOG_ENTRIES;
+        self.log_bytes += changes.iter().map(Change::size).sum::<usize>();
         self.log.extend(changes);
         while self.log.len() > most {
-            let oldest = self.log.pop_front().map_or(version, |change| change.version);
-            self.complete_since = self.complete_since.max(oldest);
+            let Some(oldest) = self.log.pop_front() else { break };
+            self.log_bytes -= oldest.size();
+            self.complete_since = self.complete_since.max(oldest.version);
         }
         if let Some(set_labels) = set_labels {
             self.set_labels = set_labels;
             self.labelled = version;
         }
-        self.addresses = addresses;
         self.state = state;
         self.version = version;
         self.encoded.clear();
         true
+    }
+
+    /// Takes the addresses in `touched` over from the parts; returns the changes.
+    fn merge(&mut self, version: u64, touched: &BTreeSet<SocketAddr>) -> Vec<Change> {
+        let (mut changes, mut merged) = (Vec::new(), Vec::with_capacity(self.addresses.len() + touched.len()));
+        let mut before = std::mem::take(&mut self.addresses).into_iter().peekable();
+        for addr in touched {
+            while let Some(untouched) = before.next_if(|address| address.addr < *addr) {
+                merged.push(untouched);
+            }
+            let old = before.next_if(|address| address.addr == *addr);
+            let now = self.parts.values().find_map(|part| find(part, *addr)).cloned();
+            if old != now {
+                self.address_bytes += now.as_ref().map_or(0, |address| address.size());
+                self.address_bytes -= old.as_ref().map_or(0, |address| address.size());
+                changes.push(Change { version, addr: *addr, before: old });
+            }
+            merged.extend(now);
+        }
+        merged.extend(before);
+        self.addresses = merged;
+        changes
     }
 
     /// The encoded difference from version `from` to the newest one; `None` if nothing differs. Without `from`, all
@@ -320,27 +385,35 @@ impl Inner {
     }
 
     fn find(&self, addr: SocketAddr) -> Option<&Address> {
-        let index = self.addresses.binary_search_by_key(&addr, |address| address.addr).ok()?;
-        self.addresses.get(index).map(|address| &**address)
+        find(&self.addresses, addr).map(|address| &**address)
     }
 
     /// Size in memory, bytes.
     fn size(&self) -> usize {
-        let pointer = size_of::<Arc<Address>>();
-        let addresses: usize = self.addresses.iter().map(|address| pointer + address.size()).sum();
-        let replaced = |change: &Change| change.before.as_ref().map_or(0, |address| address.size());
-        let log: usize = self.log.iter().map(|change| size_of::<Change>() + replaced(change)).sum();
-        size_of::<Self>() + addresses + log
+        let pointers = 2 * self.addresses.len() * size_of::<Arc<Address>>();
+        size_of::<Self>() + self.address_bytes + pointers + self.log_bytes
     }
 }
 
-/// The differences between two sorted lists of addresses.
-fn changes(version: u64, before: &[Arc<Address>], now: &[Arc<Address>]) -> Vec<Change> {
+impl Change {
+    /// Size in memory, bytes, with the replaced address.
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.before.as_ref().map_or(0, |address| address.size())
+    }
+}
+
+/// An address in a sorted list.
+fn find(addresses: &[Arc<Address>], addr: SocketAddr) -> Option<&Arc<Address>> {
+    let index = addresses.binary_search_by_key(&addr, |address| address.addr).ok()?;
+    addresses.get(index)
+}
+
+/// Calls `each` for the addresses in which two sorted lists differ.
+fn differing(before: &[Arc<Address>], now: &[Arc<Address>], mut each: impl FnMut(SocketAddr)) {
     let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
-    let mut changes = Vec::new();
     loop {
         let order = match (before.peek(), now.peek()) {
-            (None, None) => return changes,
+            (None, None) => return,
             (Some(_), None) => std::cmp::Ordering::Less,
             (None, Some(_)) => std::cmp::Ordering::Greater,
             (Some(before), Some(now)) => before.addr.cmp(&now.addr),
@@ -348,9 +421,9 @@ fn changes(version: u64, before: &[Arc<Address>], now: &[Arc<Address>]) -> Vec<C
         let old = if order.is_le() { before.next() } else { None };
         let new = if order.is_ge() { now.next() } else { None };
         if old != new
-            && let Some(addr) = old.or(new).map(|address| address.addr)
+            && let Some(address) = old.or(new)
         {
-            changes.push(Change { version, addr, before: old.cloned() });
+            each(address.addr);
         }
     }
 }

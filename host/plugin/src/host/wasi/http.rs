@@ -42,9 +42,10 @@ use wasmtime_wasi_http::{
 
 use super::{metered::MeasuredBody, printed::PrintedLines};
 use crate::{
+    failure::Failure,
     grants::{Permit, http_hosts::Target},
     health::{log_level::LogLevel, logs::Logs},
-    host::reconciler_host::{Failure, ReconcilerHost},
+    host::reconciler_host::ReconcilerHost,
     limits::Limits,
 };
 

@@ -5,9 +5,12 @@ use prost::Message as _;
 
 use super::*;
 use crate::{
-    catalog::{Endpoint, EndpointPort, Health, ServicePort},
-    grpc::destination::memory::Memory,
-    linkerd::destination::{Update, WeightedAddr, update::Update as Kind},
+    catalog::{Endpoint, EndpointPort, Health, ServiceEndpoints, ServicePort},
+    grpc::destination::{
+        memory::Memory,
+        state::{HEAD, facts},
+    },
+    linkerd::destination::{Update as Message, WeightedAddr, update::Update as Kind},
 };
 
 fn view() -> View {
@@ -16,6 +19,12 @@ fn view() -> View {
 
 fn web() -> ServiceName {
     ServiceName { namespace: "default".to_owned(), name: "web".to_owned() }
+}
+
+/// The change to these endpoints, or to a service that does not exist.
+fn change(service: Option<ServiceEndpoints>) -> Update {
+    let parts = service.iter().map(|service| (HEAD.to_owned(), Some(service.endpoints.clone()))).collect();
+    Update { facts: facts(None, service.as_ref()), is_whole: true, parts }
 }
 
 /// An endpoint for each of these hosts and weights.
@@ -28,7 +37,7 @@ fn endpoints(all: &BTreeMap<u8, u32>) -> ServiceEndpoints {
         ..Endpoint::default()
     };
     let http = ServicePort { name: "http".to_owned(), port: 80, ..ServicePort::default() };
-    ServiceEndpoints { endpoints: all.iter().map(endpoint).collect(), ports: vec![http], labels: BTreeMap::new() }
+    ServiceEndpoints { endpoints: all.iter().map(endpoint).collect(), ports: vec![http], ..ServiceEndpoints::default() }
 }
 
 /// The knowledge of a client; `None` means that the service does not exist.
@@ -47,7 +56,7 @@ impl Client {
             let length = u32::from_be_bytes(prefix[1..].try_into().unwrap()) as usize;
             let (message, after) = after.split_at(length);
             rest = after;
-            self.hear(Update::decode(message).unwrap().update.unwrap());
+            self.hear(Message::decode(message).unwrap().update.unwrap());
         }
         Ok(bytes.len())
     }
@@ -93,7 +102,7 @@ fn differences_are_exact_however_far_behind_a_stream_is() {
                 3..10 => _ = truth.get_or_insert_default().remove(&random.u8(..40)),
                 _ => _ = truth.get_or_insert_default().insert(random.u8(..40), random.u32(..3)),
             }
-            view.apply(seen, &web(), truth.as_ref().map(endpoints).as_ref());
+            view.apply(seen, &web(), &change(truth.as_ref().map(endpoints)));
             for client in &mut clients {
                 if random.u32(..6) == 0 {
                     caught_up += usize::from(client.catch_up(&view).unwrap() > 0);
@@ -123,15 +132,15 @@ fn differences_are_exact_however_far_behind_a_stream_is() {
 fn a_stream_that_is_too_far_behind_has_lagged_and_others_have_not() {
     let view = view();
     let (mut slow, mut quick, mut empty) = (Client::default(), Client::default(), Client::default());
-    view.apply(1, &web(), Some(&endpoints(&BTreeMap::new())));
+    view.apply(1, &web(), &change(Some(endpoints(&BTreeMap::new()))));
     empty.catch_up(&view).unwrap();
     let mut truth = BTreeMap::from([(1, 1), (2, 1)]);
-    view.apply(2, &web(), Some(&endpoints(&truth)));
+    view.apply(2, &web(), &change(Some(endpoints(&truth))));
     slow.catch_up(&view).unwrap();
     let most = (2 * truth.len() + MIN_LOG_ENTRIES) as u32;
     for weight in 0..most {
         truth.insert(1, 2 + weight);
-        view.apply(3 + u64::from(weight), &web(), Some(&endpoints(&truth)));
+        view.apply(3 + u64::from(weight), &web(), &change(Some(endpoints(&truth))));
         quick.catch_up(&view).unwrap();
     }
     let size = view.inner.lock().size();
@@ -140,9 +149,56 @@ fn a_stream_that_is_too_far_behind_has_lagged_and_others_have_not() {
     edge.catch_up(&view).unwrap();
     assert_eq!(edge.known, Some(Some(truth.clone())), "all of the log");
     truth.insert(1, 0);
-    view.apply(u64::from(most) + 3, &web(), Some(&endpoints(&truth)));
+    view.apply(u64::from(most) + 3, &web(), &change(Some(endpoints(&truth))));
     assert!(matches!(slow.catch_up(&view), Err(StreamError::Lagged)));
     empty.catch_up(&view).unwrap();
     quick.catch_up(&view).unwrap();
     assert_eq!((quick.known, empty.known), (Some(Some(truth.clone())), Some(Some(truth))));
+}
+
+/// Endpoints that move between parts at random, also by being in two for a while, are never lost to a client.
+#[test]
+fn slices_that_change_one_by_one_add_up() {
+    let mut messages = 0;
+    for seed in 0..100 {
+        let mut random = Rng::with_seed(seed);
+        let view = view();
+        let mut client = Client::default();
+        let mut parts: BTreeMap<String, BTreeMap<u8, u32>> = BTreeMap::from([(HEAD.to_owned(), BTreeMap::new())]);
+        let whole = |parts: &BTreeMap<String, BTreeMap<u8, u32>>| {
+            let parts = parts.iter().map(|(name, part)| (name.clone(), Some(endpoints(part).endpoints)));
+            Update { is_whole: true, parts: parts.collect(), ..change(Some(endpoints(&BTreeMap::new()))) }
+        };
+        view.apply(1, &web(), &whole(&parts));
+        for seen in 2..=150 {
+            let name = match random.u32(..4) {
+                0 => HEAD.to_owned(),
+                number => format!("web-{number}"),
+            };
+            let part = parts.entry(name.clone()).or_default();
+            for _ in 0..random.u32(..4) {
+                let host = random.u8(..20);
+                // An endpoint has one weight wherever it is.
+                _ = if random.bool() { part.insert(host, host.into()) } else { part.remove(&host) };
+            }
+            let is_gone = random.u32(..10) == 0 && name != HEAD;
+            if is_gone {
+                parts.remove(&name);
+            }
+            let now = parts.get(&name).map(|part| endpoints(part).endpoints);
+            let partial = Update { is_whole: false, parts: BTreeMap::from([(name, now)]), ..whole(&parts) };
+            if random.u32(..10) == 0 {
+                assert!(view.apply(seen, &web(), &whole(&parts)));
+            } else {
+                assert!(!view.apply(seen + 1, &web(), &partial), "a state is missing");
+                assert!(view.apply(seen, &web(), &partial));
+            }
+            messages += usize::from(client.catch_up(&view).unwrap() > 0);
+            let truth: BTreeMap<u8, u32> = parts.values().flatten().map(|(host, weight)| (*host, *weight)).collect();
+            assert_eq!(client.known, Some(Some(truth)), "seed {seed}, state {seen}");
+        }
+        let inner = view.inner.lock();
+        assert_eq!(inner.address_bytes, inner.addresses.iter().map(|address| address.size()).sum::<usize>());
+    }
+    assert!(messages > 5_000, "{messages}");
 }

@@ -1,0 +1,89 @@
+//! The known state of a service, and its changes.
+//!
+//! A service consists of parts: the endpoints in its ServiceEndpoints, and those of each slice. A change names the parts
+//! that differ, so a view of a large service looks at these alone.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use prost::Message as _;
+
+use crate::catalog::{Endpoint, EndpointSlice, Service, ServiceEndpoints, ServicePort};
+
+/// The name of the part in the ServiceEndpoints; slices have the names of their resources.
+pub(super) const HEAD: &str = "";
+
+/// The properties of a service that concern all of its endpoints.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Facts {
+    pub(super) ports: Vec<ServicePort>,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// A service.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Snapshot {
+    /// `None` if the service does not exist.
+    pub(super) facts: Option<Facts>,
+    /// Each part, as an encoded EndpointSlice or ServiceEndpoints.
+    pub(super) parts: BTreeMap<String, Arc<[u8]>>,
+}
+
+/// The difference between two states of a service.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    /// `None` if the service does not exist.
+    pub(super) facts: Option<Facts>,
+    /// Whether the parts are all that there are. If not, the facts are as before, and parts without mention, too.
+    pub(super) is_whole: bool,
+    /// The new parts; `None` for a removed one.
+    pub(super) parts: BTreeMap<String, Option<Vec<Endpoint>>>,
+}
+
+impl Snapshot {
+    /// The change from this state to a later one.
+    ///
+    /// # Errors
+    /// A part cannot be decoded.
+    pub(super) fn change_to(&self, later: &Self) -> Result<Change, prost::DecodeError> {
+        let is_whole = self.facts != later.facts;
+        let is_same = |name: &String, part: &Arc<[u8]>| {
+            !is_whole && self.parts.get(name).is_some_and(|before| Arc::ptr_eq(before, part) || before == part)
+        };
+        let changed = later.parts.iter().filter(|(name, part)| !is_same(name, part));
+        let mut parts = changed.map(|(name, part)| decoded(name, part)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let gone = self.parts.keys().filter(|name| !is_whole && !later.parts.contains_key(*name));
+        parts.extend(gone.map(|name| (name.clone(), None)));
+        Ok(Change { facts: later.facts.clone(), is_whole, parts })
+    }
+
+    /// The change from an unknown state to this one.
+    ///
+    /// # Errors
+    /// A part cannot be decoded.
+    pub(super) fn whole(&self) -> Result<Change, prost::DecodeError> {
+        let parts = self.parts.iter().map(|(name, part)| decoded(name, part)).collect::<Result<_, _>>()?;
+        Ok(Change { facts: self.facts.clone(), is_whole: true, parts })
+    }
+
+    /// Size in memory, bytes.
+    pub(super) fn size(&self) -> usize {
+        self.parts.iter().map(|(name, part)| name.len() + part.len()).sum()
+    }
+}
+
+fn decoded(name: &str, part: &[u8]) -> Result<(String, Option<Vec<Endpoint>>), prost::DecodeError> {
+    let endpoints = match name {
+        HEAD => ServiceEndpoints::decode(part)?.endpoints,
+        _ => EndpointSlice::decode(part)?.endpoints,
+    };
+    Ok((name.to_owned(), Some(endpoints)))
+}
+
+/// The facts about a service, from its endpoints as far as there are any.
+pub(super) fn facts(service: Option<&Service>, endpoints: Option<&ServiceEndpoints>) -> Option<Facts> {
+    match (endpoints, service) {
+        (Some(endpoints), _) => Some(Facts { ports: endpoints.ports.clone(), labels: endpoints.labels.clone() }),
+        (None, Some(service)) => Some(Facts { ports: service.ports.clone(), labels: service.labels.clone() }),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,157 @@
+//! The parts of a service's endpoints: those in its ServiceEndpoints (the head), and slices.
+//!
+//! # Contract
+//! - The head lists the slices in the order of the names of workloads. A slice has the workloads from its first name up to
+//!   the first name of the next one; the head has those before the first slice.
+//! - A part has at most [`MAX_ENDPOINTS`] endpoints and [`MAX_BYTES`]. A part that would get larger is split: first the
+//!   head lists the new slice, then the new slice is written, and only then the former part loses those endpoints. So
+//!   each endpoint is in one part or two at every moment.
+//! - A slice without endpoints is removed, first from the list.
+//!
+//! # Limits
+//! [`MAX_SLICES`] of one service. A workload's endpoints are in one part.
+
+use mortise_plugin::{Context, Failure, Kind, Typed, pb, prost};
+
+use crate::{
+    ENDPOINTS, SERVICE, compute,
+    proto::catalog::v1::{Endpoint, Service, SliceRange},
+    selection,
+};
+
+/// Most endpoints of a part. Tests have smaller parts, since they have fewer workloads.
+pub(crate) const MAX_ENDPOINTS: usize = if cfg!(test) { 20 } else { 1_000 };
+
+/// Most bytes of a part: half of the default of `store.max_resource_bytes`.
+pub(crate) const MAX_BYTES: usize = if cfg!(test) { 16 << 10 } else { 512 << 10 };
+
+/// Most slices of a service.
+pub(crate) const MAX_SLICES: usize = 1_000;
+
+/// Most characters of a service's name in those of its slices, and characters after them.
+const MAX_PREFIX: usize = 54;
+const SUFFIX: usize = 9;
+
+/// The list of slices in a ServiceEndpoints, without the endpoints.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Layout {
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) slices: Vec<SliceRange>,
+}
+
+impl prost::Name for Layout {
+    const NAME: &'static str = "ServiceEndpoints";
+    const PACKAGE: &'static str = "catalog.v1";
+}
+
+const LAYOUT: Kind<Layout> = Kind::new("catalog", "v1", "ServiceEndpoints");
+
+/// Number of a slice in the list; `None` for the head.
+pub(crate) type Number = Option<usize>;
+
+/// The list of a service's slices, as the controller's cache has it.
+pub(crate) fn cached(ctx: &Context<'_>, service: &pb::Id) -> Result<Layout, Failure> {
+    let tenancy = service.tenancy.clone().unwrap_or_default();
+    let found = ctx.cache().get(LAYOUT, &ENDPOINTS.id(&service.name, &tenancy))?;
+    Ok(found.map(|layout| layout.data).unwrap_or_default())
+}
+
+impl Layout {
+    /// The part with the workloads of this name.
+    pub(crate) fn part_of(&self, workload: &str) -> Number {
+        self.slices.partition_point(|slice| slice.from.as_str() <= workload).checked_sub(1)
+    }
+
+    /// The names of a part: from the first on, and before the second, unless that is empty.
+    pub(crate) fn names(&self, part: Number) -> (&str, &str) {
+        let first = |number: usize| self.slices.get(number).map(|slice| slice.from.as_str()).unwrap_or_default();
+        match part {
+            None => ("", first(0)),
+            Some(number) => (first(number), first(number + 1)),
+        }
+    }
+
+    /// The number of the slice of this name.
+    pub(crate) fn number_of(&self, slice: &str) -> Option<usize> {
+        self.slices.iter().position(|one| one.slice == slice)
+    }
+
+    /// Lists a new slice of a service, after a part, from this name on.
+    pub(crate) fn insert(&mut self, service: &str, part: Number, from: &str) {
+        let name = (0_u32..).map(|salt| slice_name(service, from, salt)).find(|name| self.number_of(name).is_none());
+        let slice = SliceRange { slice: name.unwrap_or_default(), from: from.to_owned() };
+        self.slices.insert(part.map_or(0, |number| number + 1).min(self.slices.len()), slice);
+    }
+}
+
+/// The name of a slice: the beginning of the service's, and a hash.
+fn slice_name(service: &str, from: &str, salt: u32) -> String {
+    let bytes = service.bytes().chain([0]).chain(from.bytes()).chain(salt.to_le_bytes());
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{}-{hash:08x}", prefix(service))
+}
+
+fn prefix(service: &str) -> &str {
+    service.get(..MAX_PREFIX).unwrap_or(service)
+}
+
+/// The services that may have a slice of this name.
+pub(crate) fn services_of(ctx: &Context<'_>, slice: &pb::Id) -> Result<Vec<pb::Id>, Failure> {
+    let tenancy = slice.tenancy.clone().unwrap_or_default();
+    let Some(beginning) = slice.name.len().checked_sub(SUFFIX).and_then(|length| slice.name.get(..length)) else {
+        return Ok(Vec::new());
+    };
+    if beginning.len() < MAX_PREFIX {
+        return Ok(vec![SERVICE.id(beginning, &tenancy)]);
+    }
+    selection::services_named(ctx, slice, beginning)
+}
+
+/// The endpoints of a part, or its beginning if they do not fit.
+pub(crate) struct Filled {
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// Name of a workload at which the part has to be split.
+    pub(crate) split: Option<String>,
+}
+
+/// Computes the endpoints of the workloads with these names.
+pub(crate) fn fill(ctx: &Context<'_>, service: &Typed<Service>, names: (&str, &str)) -> Result<Filled, Failure> {
+    let mut filled = Filled { endpoints: Vec::new(), split: None };
+    let Some(selector) = &service.data.selector else { return Ok(filled) };
+    if !names.1.is_empty() && names.0 >= names.1 {
+        return Ok(filled);
+    }
+    let mut workloads = selection::workloads(ctx, service.id(), selector, names);
+    let mut bytes = 0;
+    while let Some(workload) = workloads.next()? {
+        let more = compute::endpoints(&service.data, &workload);
+        bytes += more.iter().map(prost::Message::encoded_len).sum::<usize>();
+        if !filled.endpoints.is_empty() && (filled.endpoints.len() + more.len() > MAX_ENDPOINTS || bytes > MAX_BYTES) {
+            // A quarter of room is left for workloads to come.
+            let first = filled.endpoints.first().map(|one| one.workload.as_str());
+            let at = filled.endpoints.get(filled.endpoints.len() * 3 / 4).map(|one| one.workload.as_str());
+            filled.split = Some(at.filter(|at| first != Some(*at)).unwrap_or(workload.name()).to_owned());
+            return Ok(filled);
+        }
+        filled.endpoints.extend(more);
+    }
+    Ok(filled)
+}
+
+/// Adds those of the stored endpoints that belong to later parts and are not in their part yet. Returns whether there are
+/// any.
+pub(crate) fn keep(
+    endpoints: &mut Vec<Endpoint>,
+    stored: &[Endpoint],
+    before: &str,
+    mut is_in_its_part: impl FnMut(&str) -> Result<bool, Failure>,
+) -> Result<bool, Failure> {
+    let count = endpoints.len();
+    for endpoint in stored {
+        let is_later = !before.is_empty() && endpoint.workload.as_str() >= before;
+        if is_later && !is_in_its_part(&endpoint.workload)? {
+            endpoints.push(endpoint.clone());
+        }
+    }
+    Ok(endpoints.len() > count)
+}
