@@ -100,7 +100,7 @@ async fn values_of_fields_are_waited_for() {
     let never = config(&core, "c", "data.inner.text", "nothing", "200ms");
     let planned = core.plan(THING, None, &never).await.unwrap();
     let (faults, _) = core.apply(THING, None, &never, &planned).await.unwrap_err();
-    assert!(summaries(&faults).contains("data.inner.text = nothing"), "{faults:?}");
+    assert!(summaries(&faults).contains("these fields had their values: data.inner.text"), "{faults:?}");
     for path in ["data.innner.text", "data.inner", "", "metadata", "data.items[x]"] {
         let wrong = config(&core, "d", path, "x", "1s");
         let faults = core.validate(THING, &wrong).await.unwrap_err();
