@@ -43,6 +43,9 @@ impl OpenParts {
         for task in self.tasks {
             let _ = task.await;
         }
+        if let Some(service) = &self.service {
+            service.changes_ended().await;
+        }
         if let Some(audit) = &self.audit {
             audit.close().await;
         }

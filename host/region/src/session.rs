@@ -30,6 +30,17 @@ const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(120);
 /// Most uids of a snapshot.
 const MAX_SNAPSHOT_UIDS: usize = 4_000_000;
 
+/// A running snapshot.
+#[derive(Default)]
+struct Snapshot {
+    /// The uids of its resources.
+    uids: HashSet<u128>,
+    /// Replicas of the peer here before it; `None` until it changes something.
+    held: Option<usize>,
+    /// Replicas that it has replaced by other incarnations.
+    replaced: usize,
+}
+
 /// The peer's answer about a list of resources.
 #[derive(Default)]
 struct Answer {
@@ -46,10 +57,7 @@ pub(crate) struct Session<'a> {
     resource_type: pb::Type,
     progress: ReplicationProgress,
     changes: Changeset,
-    /// The uids of the running snapshot; `None` outside of one.
-    snapshot: Option<HashSet<u128>>,
-    /// Replicas that the running snapshot has replaced by other incarnations.
-    replaced: usize,
+    snapshot: Option<Snapshot>,
     begun: Instant,
     retry_at: Instant,
     waits: Waits,
@@ -62,7 +70,7 @@ impl<'a> Session<'a> {
         resource_type: pb::Type,
         progress: ReplicationProgress,
     ) -> Self {
-        let snapshot = progress.resume_token.is_empty().then(HashSet::new);
+        let snapshot = progress.resume_token.is_empty().then(Snapshot::default);
         let begun = Instant::now();
         let mut waits = Waits::new(Backoff::new(RETRY_WAITS.0, RETRY_WAITS.1));
         let retry_at = begun + waits.next_wait();
@@ -73,7 +81,6 @@ impl<'a> Session<'a> {
             progress,
             changes: Changeset::default(),
             snapshot,
-            replaced: 0,
             begun,
             retry_at,
             waits,
@@ -86,12 +93,12 @@ impl<'a> Session<'a> {
             self.reset();
         } else if message.is_soft_reset {
             self.changes.clear();
-            self.snapshot.iter_mut().for_each(HashSet::clear);
+            self.snapshot.iter_mut().for_each(|snapshot| snapshot.uids.clear());
         }
         for change in message.changes {
             self.add(change);
         }
-        if self.snapshot.as_ref().is_some_and(|uids| uids.len() > MAX_SNAPSHOT_UIDS) {
+        if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.uids.len() > MAX_SNAPSHOT_UIDS) {
             return Err(FollowError::TooManyResources { limit: MAX_SNAPSHOT_UIDS });
         }
         if !message.is_current {
@@ -104,11 +111,11 @@ impl<'a> Session<'a> {
             // Applied before the search for absent resources: a name with a new incarnation is present.
             self.apply().await?;
         }
-        if let Some(uids) = &self.snapshot {
+        if let Some(snapshot) = &self.snapshot {
             let peer = self.follower.report.name();
             let replicas = self.follower.service.replicas();
-            let held = replicas.replicas_other_than(peer, &self.resource_type, uids).await?;
-            self.check_removals(held.others.len(), held.number)?;
+            let held = replicas.replicas_other_than(peer, &self.resource_type, &snapshot.uids).await?;
+            self.check_removals(held.missing + snapshot.replaced, snapshot.held.unwrap_or(held.number))?;
             for id in held.others {
                 self.changes.remove(id);
                 if self.changes.is_full() {
@@ -130,8 +137,7 @@ impl<'a> Session<'a> {
         let peer = self.follower.report.name().to_owned();
         metrics::counter!("mortise_region_resets_total", "peer" => peer).increment(1);
         self.changes.clear();
-        self.snapshot = Some(HashSet::new());
-        self.replaced = 0;
+        self.snapshot = Some(Snapshot::default());
         self.progress.restart();
         self.follower.report.snapshot(&self.follower.shown);
     }
@@ -140,8 +146,8 @@ impl<'a> Session<'a> {
         match change.change_type {
             Some(ChangeType::Current(current)) => {
                 if let Some(resource) = current.resource.filter(|resource| self.belongs_here(resource)) {
-                    if let (Some(uids), Some(id)) = (&mut self.snapshot, &resource.id) {
-                        uids.insert(uid_number(&id.uid));
+                    if let (Some(snapshot), Some(id)) = (&mut self.snapshot, &resource.id) {
+                        snapshot.uids.insert(uid_number(&id.uid));
                     }
                     self.changes.put(resource);
                 }
@@ -171,23 +177,27 @@ impl<'a> Session<'a> {
     /// Applies the collected changes together with the progress.
     async fn apply(&mut self) -> Result<(), FollowError> {
         let (mut changes, gone) = self.changes.take();
-        if self.snapshot.is_some() && !self.follower.report.trust.accepts_removals() {
+        if let Some(snapshot) = &mut self.snapshot
+            && !self.follower.report.trust.accepts_removals()
+        {
             let (replicas, peer) = (self.follower.service.replicas(), self.follower.report.name());
-            self.replaced += replicas.replaced_by(&self.progress, &changes).await?;
-            if self.replaced > self.follower.report.trust.limit.always {
-                let held = replicas.replicas_other_than(peer, &self.resource_type, &HashSet::new()).await?;
-                self.check_removals(0, held.number)?;
-            }
+            let held = match snapshot.held {
+                Some(held) => held,
+                None => replicas.replicas_other_than(peer, &self.resource_type, &HashSet::new()).await?.number,
+            };
+            snapshot.held = Some(held);
+            snapshot.replaced += replicas.replaced_by(&self.progress, &changes).await?;
+            let gone = snapshot.replaced;
+            self.check_removals(gone, held)?;
         }
         changes.extend(self.resolve_departed(gone).await?);
         self.check_versions(&changes).await?;
         self.commit(&changes).await
     }
 
-    /// Stops the peer if a snapshot would remove too many replicas: these, and the replaced ones.
-    fn check_removals(&self, others: usize, held: usize) -> Result<(), FollowError> {
+    /// Stops the peer if a snapshot would remove too many of its replicas.
+    fn check_removals(&self, gone: usize, held: usize) -> Result<(), FollowError> {
         let trust = &self.follower.report.trust;
-        let gone = others + self.replaced;
         if trust.accepts_removals() || trust.limit.allows(gone, held) {
             return Ok(());
         }
@@ -256,6 +266,14 @@ impl<'a> Session<'a> {
         let mut changes = Vec::new();
         for chunk in given.chunks(MAX_WHOLE_RESOURCES) {
             let answer = self.fetch(chunk, &[]).await?;
+            let still = |id: &pb::Id| {
+                let mut ids = answer.resources.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
+                ids.any(|found| found.uid == id.uid)
+            };
+            for id in chunk.iter().filter(|id| !still(id)) {
+                // Deleted since the first answer.
+                stays.remove(&id.uid);
+            }
             changes.extend(answer.resources.into_iter().map(|given| ReplicatedChange::HandOver(Box::new(given))));
         }
         let given: HashSet<String> = given.into_iter().map(|id| id.uid).collect();
@@ -315,18 +333,22 @@ impl<'a> Session<'a> {
         let ids: Vec<pb::Id> = self.progress.deferred_ids().cloned().collect();
         for chunk in ids.chunks(MAX_WHOLE_RESOURCES) {
             let answer = self.fetch(chunk, &[]).await?;
-            let there: Vec<pb::Resource> =
-                answer.resources.into_iter().filter(|resource| self.belongs_here(resource)).collect();
-            let is_same = |a: &pb::Id, b: &pb::Id| a.name == b.name && a.tenancy == b.tenancy;
-            for id in chunk {
-                let mut found = there.iter().filter_map(|found| found.id.as_ref()).chain(&answer.unsure);
-                // The watch itself reports the fate of the others.
-                if !found.any(|found| is_same(found, id)) {
-                    self.progress.forget(id);
-                }
+            let there = answer.resources.into_iter().filter(|resource| self.belongs_here(resource));
+            let mut changes: Vec<ReplicatedChange> =
+                there.map(|resource| ReplicatedChange::Put(Box::new(resource))).collect();
+            let has = |changes: &[ReplicatedChange], id: &pb::Id| {
+                let is_same = |other: &pb::Id| other.name == id.name && other.tenancy == id.tenancy;
+                changes.iter().any(|change| is_same(&change.id())) || answer.unsure.iter().any(is_same)
+            };
+            // The watch reports the fate of the others, but not again what the peer gave away.
+            let absent: Vec<&pb::Id> = chunk.iter().filter(|id| !has(&changes, id)).collect();
+            let replicas = self.follower.service.replicas();
+            let replicas = replicas.replicas_named(self.follower.report.name(), &absent).await?;
+            let departed = replicas.into_iter().map(|id| DepartedResource { ids: vec![id], last: None }).collect();
+            changes.extend(self.resolve_departed(departed).await?);
+            for id in chunk.iter().filter(|id| !has(&changes, id)) {
+                self.progress.forget(id);
             }
-            let changes: Vec<ReplicatedChange> =
-                there.into_iter().map(|resource| ReplicatedChange::Put(Box::new(resource))).collect();
             self.check_versions(&changes).await?;
             self.commit(&changes).await?;
         }

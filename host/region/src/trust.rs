@@ -209,6 +209,10 @@ impl PeerTrust {
             Some(reason @ StopReason::OtherRegion { .. }) => return refused(reason.to_string()),
             Some(StopReason::OtherStore { .. } | StopReason::TooManyRemovals { .. }) => {}
         }
+        if found.is_empty() {
+            // Positions in the changes of another store would bind that one again after a restart.
+            service.replicas().restart_peer(&self.peer).await?;
+        }
         self.bind(service, AcceptedStore { id: found.clone(), accepts_removals: true }).await?;
         self.state.send_modify(|trust| trust.stop = None);
         Ok((found, true))

@@ -234,6 +234,13 @@ impl ResourceService {
         self.core.stop();
     }
 
+    /// Resolves once the changes that outlived their callers have ended, with their records in the audit log.
+    pub async fn changes_ended(&self) {
+        let mut left = self.core.remainders.subscribe();
+        // The sender lives as long as the service.
+        let _ = left.wait_for(|number| *number == 0).await;
+    }
+
     /// Resolves once the service stops.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         self.core.stopped()

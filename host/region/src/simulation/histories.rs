@@ -73,6 +73,41 @@ async fn a_token_that_the_peer_refuses_leads_to_a_snapshot() {
     world.end().await;
 }
 
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < WAIT, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resource_that_is_given_away_and_deleted_at_once_goes() {
+    let mut world = settled(9).await;
+    // Only eu can say so, and it does between two questions.
+    world.lead("us", "ap", false);
+    world.links[&("us", "eu")].lie(Some(Lie::Forgets));
+    let key = world.give("eu", "ap").await;
+    until("the replica at us is gone", async || !world.held("us", "eu").await.contains_key(&key)).await;
+    assert!(!world.held("us", "ap").await.contains_key(&key));
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_of_an_older_release_that_was_accepted_stays_accepted() {
+    let mut world = settled(10).await;
+    world.links[&("us", "eu")].lie(Some(Lie::IsOlder));
+    until("us stops eu, whose store has no id", async || world.has_stopped("us", "eu")).await;
+    world.lead("us", "eu", false);
+    assert!(world.accept("us", "eu").await);
+    // No position in the changes of the former store is left, which would bind it again.
+    world.restart("us").await;
+    world.lead("us", "eu", true);
+    world.change("eu").await;
+    assert_eq!(world.settle().await, 0, "nothing had to be accepted again");
+    world.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_that_lies_harms_its_own_replicas_alone() {
     let mut world = settled(8).await;
@@ -81,11 +116,8 @@ async fn a_peer_that_lies_harms_its_own_replicas_alone() {
         for region in ["ap", "eu", "us"] {
             world.change(region).await;
         }
-        let begun = Instant::now();
-        while world.held("us", "ap").await != world.owned["ap"] {
-            assert!(begun.elapsed() < WAIT, "{lie:?}: us does not follow ap");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let what = format!("{lie:?}: us follows ap");
+        until(&what, async || world.held("us", "ap").await == world.owned["ap"]).await;
         world.check(&format!("{lie:?}")).await;
         assert_eq!(world.held("us", "ap").await, world.owned["ap"], "{lie:?}");
     }

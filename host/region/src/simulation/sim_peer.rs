@@ -47,9 +47,14 @@ pub(super) enum Lie {
     WrongClock,
     /// Every snapshot is empty.
     EmptySnapshots,
+    /// A resource is gone between two questions about it.
+    Forgets,
+    /// It has no identity, as of an older release.
+    IsOlder,
 }
 
 impl Lie {
+    /// The faults of random histories.
     pub(super) const ALL: [Self; 8] = [
         Self::RefusesTokens,
         Self::HighVersions,
@@ -123,6 +128,9 @@ impl Dial for SimLink {
 #[async_trait]
 impl PeerCalls for SimLink {
     async fn identify(&self) -> Result<IdentifyResponse, Status> {
+        if self.target.lock().lie == Some(Lie::IsOlder) {
+            return Err(Status::unimplemented("Identify"));
+        }
         self.server("")?.1.identify().await.map_err(status)
     }
 
@@ -159,9 +167,12 @@ impl PeerCalls for SimLink {
     }
 
     async fn batch_get(&self, store: &str, request: BatchGetRequest) -> Result<BatchGetResponse, Status> {
+        let is_whole = request.field_mask.is_none();
         let mut answer = self.server(store)?.0.batch_get(&caller(), request).await.map_err(status)?;
-        if self.target.lock().lie == Some(Lie::HighVersions) {
-            answer.resources.iter_mut().for_each(raise);
+        match self.target.lock().lie {
+            Some(Lie::HighVersions) => answer.resources.iter_mut().for_each(raise),
+            Some(Lie::Forgets) if is_whole => answer.resources.clear(),
+            _ => {}
         }
         Ok(answer)
     }

@@ -238,6 +238,38 @@ impl World {
         }
     }
 
+    /// Gives a thing to another region. Returns its key.
+    pub(super) async fn give(&mut self, from: &'static str, to: &'static str) -> (String, String) {
+        let (key, number) = self.owned.get_mut(from).unwrap().pop_first().unwrap();
+        let thing = Thing { text: to.into(), number, ..Thing::default() };
+        let data = any("mortise.test.v1.Thing", &thing);
+        let resource = pb::Resource { id: Some(thing_id(&key.0, &key.1)), data, ..pb::Resource::default() };
+        write(&self.sites[from].service, resource).await.unwrap();
+        key
+    }
+
+    /// Whether a region has stopped a peer.
+    pub(super) fn has_stopped(&self, at: &str, peer: &str) -> bool {
+        let peers = self.sites[at].replication.report().peers;
+        peers.iter().any(|known| known.name == peer && known.state() == PeerState::Stopped)
+    }
+
+    pub(super) async fn accept(&self, at: &str, peer: &str) -> bool {
+        let request = AcceptPeerRequest { peer: peer.to_owned(), store_id: String::new() };
+        self.sites[at].replication.accept(request).await.is_ok_and(|answer| answer.was_stopped)
+    }
+
+    pub(super) async fn restart(&mut self, region: &'static str) {
+        let dir = self.stop(region).await;
+        self.start(region, dir).await;
+    }
+
+    /// Leads a region's link to a peer nowhere, or to the peer.
+    pub(super) fn lead(&self, from: &'static str, to: &'static str, is_open: bool) {
+        let Site { service, replication, .. } = &self.sites[to];
+        self.links[&(from, to)].point_to(is_open.then(|| (service.clone(), replication.clone())));
+    }
+
     /// Creates or deletes the namespace blue, which belongs to eu.
     pub(super) async fn change_namespace(&mut self, creates: bool) {
         let service = &self.sites["eu"].service;
@@ -281,10 +313,7 @@ impl World {
                     self.start(region, dir).await;
                 }
             }
-            3 => {
-                let dir = self.stop(region).await;
-                self.start(region, dir).await;
-            }
+            3 => self.restart(region).await,
             4 => {
                 // Another region answers at the address.
                 let third = ALL.into_iter().find(|third| *third != region && *third != other).unwrap();
@@ -356,9 +385,7 @@ impl World {
             for at in ALL {
                 for peer in self.sites[at].replication.report().peers {
                     if peer.state() == PeerState::Stopped {
-                        let request = AcceptPeerRequest { peer: peer.name.clone(), store_id: String::new() };
-                        let answer = self.sites[at].replication.accept(request).await;
-                        accepted += usize::from(answer.is_ok_and(|answer| answer.was_stopped));
+                        accepted += usize::from(self.accept(at, &peer.name).await);
                         wrong.push(format!("{at} has stopped {}: {}", peer.name, peer.stopped));
                     }
                 }

@@ -131,6 +131,28 @@ async fn each_change_that_is_given_up_is_recorded_as_what_was_done() {
     }
 }
 
+/// The record of each change that was made is in the log when the service has ended its changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_for_changes_that_were_given_up() {
+    let mut found = 0;
+    for steps in 1..=MAX_STEPS {
+        let dir = tempfile::tempdir().unwrap();
+        let service = service(dir.path());
+        let caller = caller("cut");
+        let request = pb::WriteRequest { resource: Some(partition("one")) };
+        let is_ready = cut(Box::pin(service.write(&caller, request)), steps).await;
+        service.changes_ended().await;
+        service.core.audit().unwrap().close().await;
+        let id = pb::Id { tenancy: Some(pb::Tenancy::default()), ..partition("one").id.unwrap() };
+        let is_made = service.core.backend.read(Consistency::Consistent, &id).await.is_ok();
+        let text = std::fs::read_to_string(dir.path().join("audit/audit.jsonl")).unwrap();
+        let is_recorded = text.lines().any(|line| line.contains("\"cut\"") && line.contains("\"OK\""));
+        assert_eq!(is_recorded, is_made, "{steps} steps, ready: {is_ready}: {text}");
+        found += usize::from(!is_ready && is_made);
+    }
+    assert!(found > 0, "one was given up in its commit");
+}
+
 /// A change ends with its caller before its commit, and the record has the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_ends_before_its_commit_says_whether_its_time_was_up() {

@@ -17,7 +17,7 @@ use crate::{
         Caller,
         store_fault::{cas_failure, store_fault},
     },
-    core::ids::tenancy_of,
+    core::ids::{self, tenancy_of},
     registry::{Owner, Registry, ResourceType},
     rules::{
         ReadDecision, RequestHooks, admit,
@@ -115,8 +115,7 @@ impl Changes {
             hooks.authorize_read_of(&EncodedResource::encode(&stored)?).await?;
         }
         hooks.release();
-        let known = stored.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
-        if !sent.uid.is_empty() && sent.uid != known {
+        if !sent.uid.is_empty() && sent.uid != ids::uid_of(&stored) {
             return Err(Error::new(Code::FailedPrecondition, StoreError::WrongUid.to_string()));
         }
         if !incoming.version.is_empty() && incoming.version != stored.version {

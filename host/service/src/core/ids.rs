@@ -1,7 +1,7 @@
 //! New ids and timestamps, parts of ids, and the query for a whole type.
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
-use mortise_resource::{pb, tenancy::WILDCARD};
+use mortise_resource::{IdRef, pb, tenancy::WILDCARD, types};
 use mortise_store::{Query, TypeKey};
 use ulid::Ulid;
 
@@ -36,6 +36,19 @@ pub(crate) fn query_everywhere(wanted: &pb::Type) -> Query {
 /// Returns the type of an id. Ids from the store and checked ones have a type.
 pub(crate) fn type_of(id: &pb::Id) -> pb::Type {
     id.r#type.clone().unwrap_or_default()
+}
+
+/// Returns the uid of a resource; empty without one.
+pub(crate) fn uid_of(resource: &pb::Resource) -> &str {
+    resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default()
+}
+
+/// Returns the tenancy of everything in a unit: in a partition, or else in a namespace.
+pub(crate) fn within_unit(unit: IdRef<'_>) -> pb::Tenancy {
+    match unit.kind == types::partition().kind {
+        true => pb::Tenancy { partition: unit.name.to_owned(), namespace: WILDCARD.to_owned() },
+        false => pb::Tenancy { partition: unit.partition.to_owned(), namespace: unit.name.to_owned() },
+    }
 }
 
 /// Returns the tenancy of a checked id.

@@ -13,7 +13,9 @@ use std::{ops::Deref, sync::Arc};
 use arc_swap::ArcSwap;
 use mortise_acl::Access;
 use mortise_audit::AuditLog;
-use mortise_store::Backend;
+use mortise_resource::{EncodedResource, pb};
+use mortise_store::{Backend, Consistency, StoreError};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::registry::Registry;
@@ -36,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<ArcSwap<Registry>>,
     pub(crate) options: Options,
     pub(crate) rates: RateLimits,
+    /// Number of changes that outlive their callers.
+    pub(crate) remainders: watch::Sender<usize>,
     stop: CancellationToken,
 }
 
@@ -50,7 +54,8 @@ impl Deref for Core {
 impl Core {
     pub(crate) fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
         let rates = RateLimits::new(options.rates);
-        Self(Arc::new(Shared { backend, registry, options, rates, stop: CancellationToken::new() }))
+        let (remainders, stop) = (watch::Sender::new(0), CancellationToken::new());
+        Self(Arc::new(Shared { backend, registry, options, rates, remainders, stop }))
     }
 }
 
@@ -73,6 +78,16 @@ impl Shared {
     /// Returns the region of this server, if it has one.
     pub(crate) fn region(&self) -> Option<&str> {
         self.options.placement.region.as_deref()
+    }
+
+    /// Reads the resource with an id, in any GroupVersion. A uid in the id has to agree.
+    pub(crate) async fn stored(&self, id: &pb::Id) -> Result<Option<EncodedResource>, StoreError> {
+        match self.backend.read_encoded(Consistency::Consistent, id).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
+            Err(StoreError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends open watches and background tasks. Calls in flight finish.

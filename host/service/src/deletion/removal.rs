@@ -67,14 +67,9 @@ impl Deletions {
         let registry = self.core.types();
         let mut attempts = 0;
         loop {
-            let stored = match self.core.backend.read(Consistency::Consistent, id).await {
-                Ok(stored) => stored,
-                Err(StoreError::NotFound) => return Ok(true),
-                Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
-                Err(e) => return Err(e.into()),
-            };
+            let Some(stored) = self.core.stored(id).await? else { return Ok(true) };
             attempts += 1;
-            match self.delete_version(&registry, stored, purpose).await {
+            match self.delete_version(&registry, stored.decode()?, purpose).await {
                 Err(error) if error.is_conflict() && attempts < MAX_CAS_ATTEMPTS => {}
                 other => return other,
             }

@@ -13,19 +13,20 @@
 //! All state is in the store: after a crash the watch replays the units, and the work goes on.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     panic::{AssertUnwindSafe, resume_unwind},
     sync::Arc,
 };
 
 use futures::FutureExt as _;
 use mortise_resource::{
+    IdRef,
     backoff::{Backoff, Waits},
     meta, pb,
-    tenancy::{DEFAULT, WILDCARD},
+    tenancy::DEFAULT,
     types::{self, Gvk},
 };
-use mortise_store::{Consistency, Query, StoreError, TypeKey, WatchEvent};
+use mortise_store::{Query, StoreError, TypeKey, WatchEvent};
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -54,6 +55,31 @@ pub(crate) struct TenancyCleanup {
     replicas: Replicas,
 }
 
+/// Units that are being emptied, by uid, each with an event that came meanwhile: a pass may have looked before it.
+#[derive(Default)]
+struct LeavingUnits(HashMap<String, Option<pb::Id>>);
+
+impl LeavingUnits {
+    /// Returns the id if its unit is not being emptied yet; otherwise notes the event.
+    fn begin(&mut self, id: pb::Id) -> Option<pb::Id> {
+        match self.0.entry(id.uid.clone()) {
+            Entry::Vacant(place) => {
+                place.insert(None);
+                Some(id)
+            }
+            Entry::Occupied(mut known) => {
+                known.insert(Some(id));
+                None
+            }
+        }
+    }
+
+    /// Ends the work on a unit. Returns its id if an event came meanwhile: the work begins again.
+    fn end(&mut self, uid: &str) -> Option<pb::Id> {
+        self.0.remove(uid).flatten().and_then(|id| self.begin(id))
+    }
+}
+
 impl TenancyCleanup {
     pub(crate) fn new(deletions: &Deletions, replicas: &Replicas) -> Self {
         Self { core: deletions.core.clone(), deletions: deletions.clone(), replicas: replicas.clone() }
@@ -77,32 +103,35 @@ impl TenancyCleanup {
         let watch = async |gvk: Gvk| self.core.backend.watch_list(&query_everywhere(&gvk.to_pb()), None).await;
         let mut partitions = watch(types::partition()).await?;
         let mut namespaces = watch(types::namespace()).await?;
-        let mut leaving = HashSet::new();
-        let mut running = JoinSet::new();
+        let mut leaving = LeavingUnits::default();
+        let mut running = JoinSet::<String>::new();
         let places = Arc::new(Semaphore::new(CONCURRENT_UNITS));
+        let begin = |running: &mut JoinSet<String>, id: pb::Id| {
+            let (cleanup, places) = (self.clone(), places.clone());
+            running.spawn(async move {
+                cleanup.empty_unit(&id, &places).await;
+                id.uid
+            });
+        };
         loop {
             let event = tokio::select! {
                 event = partitions.next() => event?,
                 event = namespaces.next() => event?,
                 Some(ended) = running.join_next() => {
-                    match ended {
-                        Ok(uid) => leaving.remove(&uid),
-                        // Passes on a panic, which then ends the process.
-                        Err(e) => resume_unwind(e.into_panic()),
-                    };
+                    // Passes on a panic, which then ends the process.
+                    let uid = ended.unwrap_or_else(|e| resume_unwind(e.into_panic()));
+                    if let Some(id) = leaving.end(&uid) {
+                        begin(&mut running, id);
+                    }
                     continue;
                 }
             };
             if let WatchEvent::Upsert(unit) = event
                 && (unit.deletion_mark().is_some() || (self.core.region().is_some() && held_unit::is_held(&unit)))
                 && let Some(id) = unit.decode_id()?
-                && leaving.insert(id.uid.clone())
+                && let Some(id) = leaving.begin(id)
             {
-                let (cleanup, places) = (self.clone(), places.clone());
-                running.spawn(async move {
-                    cleanup.empty_unit(&id, &places).await;
-                    id.uid
-                });
+                begin(&mut running, id);
             }
         }
     }
@@ -129,12 +158,8 @@ impl TenancyCleanup {
             name: partition.clone(),
             uid: String::new(),
         };
-        match self.core.backend.read_encoded(Consistency::Consistent, &around).await {
-            Ok(around) => Ok(around.deletion_mark().is_some()),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(stored.deletion_mark().is_some()),
-            Err(StoreError::NotFound) => Ok(true),
-            Err(e) => Err(e),
-        }
+        let around = self.core.stored(&around).await?;
+        Ok(around.is_none_or(|around| around.deletion_mark().is_some()))
     }
 
     /// Makes one pass over a unit. Returns whether the unit is gone. `restarted` are the types whose replication has
@@ -144,25 +169,17 @@ impl TenancyCleanup {
         id: &pb::Id,
         restarted: &Mutex<BTreeSet<ReplicatedType>>,
     ) -> Result<bool, RemovalError> {
-        let unit = match self.core.backend.read(Consistency::Consistent, id).await {
-            Ok(unit) => unit,
-            Err(StoreError::NotFound) => return Ok(true),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
-            Err(e) => return Err(e.into()),
-        };
+        let Some(unit) = self.core.stored(id).await? else { return Ok(true) };
+        let unit = unit.decode()?;
         if !self.may_be_emptied(id).await? {
             return Ok(false);
         }
         let is_partition = id.r#type.as_ref().is_some_and(|t| types::partition().matches(t));
-        let tenancy = if is_partition {
-            pb::Tenancy { partition: id.name.clone(), namespace: WILDCARD.into() }
-        } else {
-            pb::Tenancy { partition: tenancy_of(id).partition.clone(), namespace: id.name.clone() }
-        };
+        let tenancy = ids::within_unit(IdRef::from(id));
         if !is_partition && region::is_replica(&unit) && !self.replicas.is_around_marked(&unit).await? {
             return self.try_release(unit, &tenancy).await;
         }
-        let unit_uid = unit.id.as_ref().map(|id| id.uid.clone()).unwrap_or_default();
+        let unit_uid = ids::uid_of(&unit).to_owned();
         let (mut empty, mut failed) = (true, Ok(()));
         for type_key in self.core.backend.types().await? {
             if type_key == TypeKey::from(&types::tombstone().to_pb()) {
@@ -284,6 +301,19 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn an_event_during_a_pass_is_not_lost() {
+        let id = pb::Id { uid: "1".into(), ..pb::Id::default() };
+        let mut leaving = LeavingUnits::default();
+        assert!(leaving.begin(id.clone()).is_some());
+        assert_eq!((leaving.begin(id.clone()), leaving.begin(id.clone())), (None, None), "it is being emptied");
+        assert!(leaving.end("1").is_some(), "the pass may have looked before the event");
+        assert_eq!(leaving.begin(id.clone()), None, "it is being emptied again");
+        assert!(leaving.end("1").is_some());
+        assert_eq!(leaving.end("1"), None);
+        assert!(leaving.begin(id).is_some(), "another event begins another pass");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_pass_that_fails_or_panics_is_made_again() {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mortise_resource::{EncodedResource, IdRef, data::ReferenceRecord, pb, types};
-use mortise_store::{Consistency, ExpectedId, StoreError, TypeKey};
+use mortise_store::{ExpectedId, StoreError, TypeKey};
 
 use crate::core::Core;
 
@@ -50,12 +50,7 @@ impl ResourceKey {
 
     /// Reads the resource that is stored there, in any GroupVersion.
     pub(crate) async fn stored(&self, core: &Core) -> Result<Option<EncodedResource>, StoreError> {
-        match core.backend.read_encoded(Consistency::Consistent, &self.id()).await {
-            Ok(stored) => Ok(Some(stored)),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
-            Err(StoreError::NotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
+        core.stored(&self.id()).await
     }
 
     /// Returns the id for an expectation of the store.

@@ -17,7 +17,7 @@ use mortise_resource::{
     name, pb,
     tenancy::WILDCARD,
 };
-use mortise_store::{Batch, Consistency, Query, StoreError, TypeKey};
+use mortise_store::{Batch, Query, StoreError, TypeKey};
 
 use super::{
     decide::Decision,
@@ -82,8 +82,7 @@ impl Replicas {
             }
         }
         if !request.dry_run {
-            let keys = self.progress_of(&request.from).await.map_err(fault)?;
-            self.restart_replicas(&keys.into_iter().map(|(key, _)| key).collect()).await.map_err(fault)?;
+            self.restart_peer(&request.from).await?;
         }
         Ok(answer)
     }
@@ -174,12 +173,8 @@ impl Replicas {
                     if attempts < MAX_CAS_ATTEMPTS => {}
                 Err(e) => return Err(e),
             }
-            stored = match self.core.backend.read(Consistency::Consistent, &id).await {
-                Ok(stored) => stored,
-                Err(StoreError::NotFound) => return Ok(Outcome::Other),
-                Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
-                Err(e) => return Err(e),
-            };
+            let Some(now) = self.core.stored(&id).await? else { return Ok(Outcome::Other) };
+            stored = now.decode()?;
         }
     }
 

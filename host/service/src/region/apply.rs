@@ -15,23 +15,18 @@
 //! [`super::progress::MAX_DEFERRED`] names in a progress. Quotas hold for replicas as for writes, and not for the
 //! progress.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use mortise_resource::{Code, Error, pb, types};
-use mortise_store::{Batch, Consistency, Expectation, ExpectedId, StoreError, TypeKey};
+use mortise_store::{Batch, Expectation, ExpectedId, StoreError, TypeKey};
 
 use super::{
-    held_unit,
-    incoming::{Deferral, followed_id, uid_number},
-    progress::{OwnerStore, ReplicationProgress},
+    incoming::{Deferral, followed_id},
+    progress::ReplicationProgress,
     record::{Change, Records},
     replicas::Replicas,
 };
-use crate::{
-    call::store_fault::store_fault,
-    core::{MAX_CAS_ATTEMPTS, ids::query_everywhere},
-    rules::region::{replica_origin, syncing_of},
-};
+use crate::{call::store_fault::store_fault, core::MAX_CAS_ATTEMPTS};
 
 /// A change by the owner.
 #[derive(Debug, Clone)]
@@ -69,15 +64,6 @@ pub(super) struct ApplyOptions {
     stores_progress: bool,
     /// Reason why the store refuses changes of this name, if it was asked already.
     pub(super) not_stored: Option<String>,
-}
-
-/// The replicas of a type from a peer.
-#[derive(Debug, Clone, Default)]
-pub struct HeldReplicas {
-    /// Their number.
-    pub number: usize,
-    /// Ids of those with other uids than the expected ones.
-    pub others: Vec<pb::Id>,
 }
 
 impl ReplicatedChange {
@@ -222,64 +208,6 @@ impl Replicas {
             }
         }
     }
-
-    /// Returns the number of a type's replicas from a peer, and the ids of those with other uids than these.
-    ///
-    /// # Errors
-    /// Faults of the store.
-    pub async fn replicas_other_than(
-        &self,
-        peer: &str,
-        followed_type: &pb::Type,
-        uids: &HashSet<u128>,
-    ) -> Result<HeldReplicas, Error> {
-        let failed = |e: StoreError| store_fault("failed to read replicas", &e);
-        let mut cursor = self.core.backend.scan(&query_everywhere(followed_type)).await.map_err(failed)?;
-        let mut held = HeldReplicas::default();
-        while let Some(page) = cursor.next().await.map_err(failed)? {
-            for found in page {
-                let meta = found.decode_meta()?;
-                // A held namespace has no counterpart at its owner any more.
-                if syncing_of(meta.as_ref()).is_none_or(|syncing| syncing.copied_from != peer)
-                    || held_unit::is_held(&found)
-                {
-                    continue;
-                }
-                held.number += 1;
-                if !uids.contains(&uid_number(found.uid())) {
-                    held.others.extend(found.decode_id()?);
-                }
-            }
-        }
-        Ok(held)
-    }
-
-    /// Returns the number of replicas from a peer that these changes would replace by another incarnation, which is not
-    /// a later one of the same store: an owner may delete a resource and create it again.
-    ///
-    /// # Errors
-    /// Faults of the store.
-    pub async fn replaced_by(
-        &self,
-        progress: &ReplicationProgress,
-        changes: &[ReplicatedChange],
-    ) -> Result<usize, Error> {
-        let mut replaced = 0;
-        for change in changes {
-            let ReplicatedChange::Put(incoming) = change else { continue };
-            let Some(id) = incoming.id.as_ref().filter(|id| id.r#type.is_some()) else { continue };
-            let name = pb::Id { uid: String::new(), ..id.clone() };
-            let stored = match self.core.backend.read(Consistency::Consistent, &name).await {
-                Ok(stored) => stored,
-                Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
-                Err(StoreError::NotFound) => continue,
-                Err(e) => return Err(store_fault("failed to read replicas", &e)),
-            };
-            let is_other = uid(&stored) != id.uid && replica_origin(&stored) == progress.peer();
-            replaced += usize::from(is_other && !is_later(&stored, &incoming.version, &progress.store));
-        }
-        Ok(replaced)
-    }
 }
 
 impl ApplySummary {
@@ -291,19 +219,6 @@ impl ApplySummary {
             refused: self.refused + other.refused,
         }
     }
-}
-
-/// Whether a version comes after that of a replica, by the count of one store.
-fn is_later(replica: &pb::Resource, version: &str, store: &OwnerStore) -> bool {
-    let number = |version: &str| version.parse::<u64>().unwrap_or_default();
-    !store.id.is_empty()
-        && syncing_of(replica.meta.as_deref()).is_some_and(|syncing| {
-            syncing.owner_store == store.id && number(&syncing.owner_version) < number(version)
-        })
-}
-
-fn uid(resource: &pb::Resource) -> &str {
-    resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default()
 }
 
 /// Whether an error concerns one resource alone.

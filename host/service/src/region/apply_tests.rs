@@ -8,7 +8,7 @@ use mortise_resource::{
     goten::{Meta, MultiRegionPolicy, SyncingMeta},
     proto::hashicorp::consul::tenancy::v2beta1::Partition,
 };
-use mortise_store::{Backend, Options as StoreOptions, Quotas, SledBackend};
+use mortise_store::{Backend, Consistency, Options as StoreOptions, Quotas, SledBackend};
 use prost::Message as _;
 
 use super::*;
@@ -17,7 +17,10 @@ use crate::{
     deletion::TenancyCleanup,
     region::progress::{OwnerStore, ReplicationProgress},
     registry::Registry,
-    rules::tombstone,
+    rules::{
+        region::{self, replica_origin},
+        tombstone,
+    },
     service::ResourceService,
 };
 
@@ -261,6 +264,59 @@ async fn a_version_far_beyond_the_owners_is_not_taken() {
     here.service.core.backend.write_cas(frozen).await.unwrap();
     one.version = "102".into();
     assert_eq!(here.apply(&[put(&one)]).await.written, 1);
+}
+
+#[tokio::test]
+async fn a_resource_that_is_given_away_is_deferred_until_this_region_agrees() {
+    let all = ["eu", "us", "ap"];
+    let mut here = Server::with_policy(&all, "eu").await;
+    let one = namespace("one", "eu", "1");
+    here.apply(&[put(&one)]).await;
+    let given = |owner: &str, version: &str| pb::Resource { id: one.id.clone(), ..namespace("one", owner, version) };
+    let hand_over = |resource: &pb::Resource| [ReplicatedChange::HandOver(Box::new(resource.clone()))];
+    let deferred = ApplySummary { deferred: 1, ..ApplySummary::default() };
+    let to_ap = given("ap", "2");
+    assert_eq!(here.apply(&hand_over(&to_ap)).await, deferred);
+    assert_eq!(here.reasons(), [HeldBackReason::Policy], "by the policy here it belongs to eu");
+    here.set_policy(&all, "ap").await;
+    let newer = pb::Resource { schema_version: 9, ..to_ap.clone() };
+    for (lie, reason) in [
+        (newer, HeldBackReason::Schema),
+        (pb::Resource { version: "x".into(), ..to_ap.clone() }, HeldBackReason::Invalid),
+    ] {
+        assert_eq!(here.apply(&hand_over(&lie)).await, deferred);
+        assert_eq!(here.reasons(), [reason]);
+    }
+    assert_eq!(here.apply(&hand_over(&to_ap)).await.written, 1);
+    assert!(here.reasons().is_empty());
+    let stored = here.stored(&id_of(&one)).await.unwrap();
+    assert_eq!((region::owning_region(&stored), replica_origin(&stored)), ("ap", "eu"));
+    assert_eq!(here.apply(&hand_over(&to_ap)).await, ApplySummary::default(), "it is known already");
+    // It does not count as a replica that eu may lose, and eu is asked about it all the same.
+    let kind = types::namespace().to_pb();
+    let held = here.service.replicas().replicas_other_than("eu", &kind, &Default::default()).await.unwrap();
+    assert_eq!((held.number, held.missing, held.others), (0, 0, vec![id_of(&one)]));
+    // To this region.
+    here.set_policy(&all, "us").await;
+    let mut copied = given("us", "3");
+    copied.meta.as_mut().unwrap().syncing.as_mut().unwrap().copied_from = "us".into();
+    assert_eq!(here.apply(&hand_over(&copied)).await, deferred, "this region has no such resource");
+    assert_eq!(here.apply(&hand_over(&given("us", "3"))).await.written, 1);
+    assert_eq!(replica_origin(&here.stored(&id_of(&one)).await.unwrap()), "");
+    assert_eq!(here.apply(&hand_over(&given("us", "4"))).await, ApplySummary::default(), "it is no replica any more");
+}
+
+#[tokio::test]
+async fn a_resource_that_is_given_away_waits_for_its_place() {
+    let all = ["eu", "us", "ap"];
+    let mut here = Server::with_policy(&all, "eu").await;
+    let one = namespace("one", "eu", "1");
+    here.apply(&[put(&one)]).await;
+    here.set_policy(&all, "ap").await;
+    here.mark_partition().await;
+    let given = pb::Resource { id: one.id.clone(), ..namespace("one", "ap", "2") };
+    assert_eq!(here.apply(&[ReplicatedChange::HandOver(Box::new(given))]).await.deferred, 1);
+    assert_eq!(here.reasons(), [HeldBackReason::Place]);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use mortise_resource::{
     goten::{MultiRegionPolicy, SyncingMeta},
     meta, pb, types,
 };
-use mortise_store::{Consistency, Expectation, Mutation, StoreError};
+use mortise_store::{Expectation, Mutation, StoreError};
 
 use super::{
     apply::{ApplyOptions, ReplicatedChange},
@@ -22,7 +22,7 @@ use super::{
     replicas::Replicas,
 };
 use crate::{
-    core::ids::tenancy_of,
+    core::ids::{tenancy_of, uid_of},
     registry::Registry,
     rules::{
         TenancyUnits, UnitError,
@@ -74,19 +74,20 @@ impl Replicas {
     ) -> Result<Decision, StoreError> {
         let (peer, store) = (progress.peer(), &progress.store);
         let name = pb::Id { uid: String::new(), ..id.clone() };
-        let stored = match self.core.backend.read(Consistency::Consistent, &name).await {
-            Ok(stored) => Some(stored),
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode()?),
-            Err(StoreError::NotFound) => None,
-            Err(e) => return Err(e),
-        };
-        let is_same = stored.as_ref().is_some_and(|stored| uid(stored) == id.uid);
+        let stored = self.core.stored(&name).await?.map(|stored| stored.decode()).transpose()?;
+        let is_same = stored.as_ref().is_some_and(|stored| uid_of(stored) == id.uid);
         let replica = stored.as_ref().filter(|stored| replica_origin(stored) == peer);
         let incoming = match change {
             ReplicatedChange::Put(resource) => resource,
             ReplicatedChange::HandOver(resource) => {
                 let Some(replica) = replica.filter(|_| is_same) else { return Ok(Decision::default()) };
-                return self.hand_over(registry, progress, replica, resource).await;
+                return match self.hand_over(registry, progress, replica, resource).await {
+                    Ok(decision) => Ok(decision),
+                    Err(ReplicaError::Store(error)) => Err(error),
+                    Err(ReplicaError::Deferred(deferral)) => {
+                        Ok(Decision { deferred: Some(deferral), ..Decision::default() })
+                    }
+                };
             }
             ReplicatedChange::Remove { deleted, .. } => {
                 // A resource that its former owner gave to the peer is the peer's to delete.
@@ -147,36 +148,44 @@ impl Replicas {
     }
 
     /// Decides the effect of a resource that its owner gave to another region: to this one, or to a third, whose own
-    /// word is believed from then on. Without the same word of the policy here, the replica stays as it is.
+    /// word is believed from then on. Until that one sends it, the former owner stays the origin, since the new one may
+    /// not have it yet. The change is deferred as long as the policy or the place here does not agree.
     async fn hand_over(
         &self,
         registry: &Registry,
         progress: &ReplicationProgress,
         replica: &pb::Resource,
         incoming: &pb::Resource,
-    ) -> Result<Decision, StoreError> {
+    ) -> Result<Decision, ReplicaError> {
         let (peer, store) = (progress.peer(), &progress.store);
         let here = self.core.region().unwrap_or_default();
-        let id = replica.id.clone().unwrap_or_default();
-        let units = match TenancyUnits::find(&self.core, tenancy_of(&id)).await {
-            Ok(units) if !units.marked => units,
-            Ok(_) | Err(UnitError::Missing { .. }) => return Ok(Decision::default()),
-            Err(UnitError::Store(e)) => return Err(e),
-        };
-        let Ok(kind) = check(registry, &id, incoming) else { return Ok(Decision::default()) };
+        let (id, owner) = (replica.id.clone().unwrap_or_default(), owning_region(incoming));
+        if owner == peer || (owner == owning_region(replica) && incoming.generation == replica.generation) {
+            // The watch reports a resource of the peer; the other one is known already.
+            return Ok(Decision::default());
+        }
+        check_version(&incoming.version, store)?;
+        let kind = check(registry, &id, incoming)?;
+        let units = unmarked(TenancyUnits::find(&self.core, tenancy_of(&id)).await)?;
+        let refused = |detail: String| Err(Deferral::new(HeldBackReason::Policy, detail).into());
         let inherited = region::inherited(&self.core, registry, kind, incoming, units.policy.as_deref()).await?;
         let placement = Placement { policy: units.policy.as_deref(), inherited: &inherited };
         let Some(computed) = region::computed(kind, incoming, placement, peer) else {
-            return Ok(Decision::default());
+            return refused("its partition has no policy here; apply the same policy here and there".into());
         };
-        let owner = owning_region(incoming);
-        if owner == peer || owner != computed.owning_region || check_version(&incoming.version, store).is_err() {
-            return Ok(Decision::default());
+        if owner != computed.owning_region {
+            return refused(format!(
+                "region {peer:?} gave it to region {owner:?}, and by the policy here it belongs to region {:?}; apply the \
+                 same policy here and there",
+                computed.owning_region
+            ));
         }
         let is_mine = owner == here;
         if is_mine && !replica_origin(incoming).is_empty() {
-            // A copy of this region's resource, which this region does not have: a third one's false word.
-            return Ok(Decision::default());
+            // Of this region's resource, which this region does not have, only a replica is left there.
+            return refused(format!(
+                "region {peer:?} has it as a replica from this region, which has no such resource"
+            ));
         }
         let mut next = pb::Resource { id: Some(id), version: replica.version.clone(), ..incoming.clone() };
         if is_mine {
@@ -204,12 +213,7 @@ impl Replicas {
             check_conflict(stored, owner.as_deref(), peer, &id.uid)?;
         }
         let kind = check(registry, id, incoming)?;
-        let units = match found {
-            Ok(units) if !units.marked => units,
-            Ok(_) => return Err(Deferral::new(HeldBackReason::Place, "its place is marked for deletion here").into()),
-            Err(UnitError::Store(e)) => return Err(e.into()),
-            Err(missing) => return Err(Deferral::new(HeldBackReason::Place, missing.to_string()).into()),
-        };
+        let units = unmarked(found)?;
         let known = stored.map(owning_region).filter(|owner| !owner.is_empty()).unwrap_or(peer);
         let here = self.core.region().unwrap_or_default();
         // If the owner is not here, the peer's word counts, as it does for a region that a field names.
@@ -231,6 +235,16 @@ impl Replicas {
         let inherited = region::inherited(&self.core, registry, kind, stored, policy).await?;
         let placement = Placement { policy, inherited: &inherited };
         Ok(region::computed(kind, stored, placement, owning_region(stored)).map(|computed| computed.owning_region))
+    }
+}
+
+/// Returns the units of a replica, if it may be written in them.
+fn unmarked(found: Result<TenancyUnits, UnitError>) -> Result<TenancyUnits, ReplicaError> {
+    match found {
+        Ok(units) if !units.marked => Ok(units),
+        Ok(_) => Err(Deferral::new(HeldBackReason::Place, "its place is marked for deletion here").into()),
+        Err(UnitError::Store(e)) => Err(e.into()),
+        Err(missing) => Err(Deferral::new(HeldBackReason::Place, missing.to_string()).into()),
     }
 }
 
@@ -287,7 +301,7 @@ fn check_conflict(
     uid_there: &str,
 ) -> Result<(), Deferral> {
     let is_given = owning_region(stored) == peer || computed_owner == Some(peer);
-    if replica_origin(stored) == peer || (uid(stored) == uid_there && is_given) {
+    if replica_origin(stored) == peer || (uid_of(stored) == uid_there && is_given) {
         return Ok(());
     }
     let owner = match owning_region(stored) {
@@ -302,11 +316,7 @@ fn is_namespace(resource: &pb::Resource) -> bool {
     resource.id.as_ref().and_then(|id| id.r#type.as_ref()).is_some_and(|known| types::namespace().matches(known))
 }
 
-fn uid(resource: &pb::Resource) -> &str {
-    resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default()
-}
-
 /// Returns a version as a number of the store.
-fn number(version: &str) -> u64 {
+pub(super) fn number(version: &str) -> u64 {
     version.parse().unwrap_or_default()
 }

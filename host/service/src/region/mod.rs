@@ -12,6 +12,7 @@
 mod adopt;
 mod apply;
 mod decide;
+mod held_replicas;
 pub(crate) mod held_unit;
 mod incoming;
 mod peers;
@@ -22,7 +23,8 @@ mod replicas;
 mod replicated_type;
 mod restarts;
 
-pub use apply::{ApplySummary, HeldReplicas, ReplicatedChange};
+pub use apply::{ApplySummary, ReplicatedChange};
+pub use held_replicas::HeldReplicas;
 pub use incoming::{may_be_in, uid_number};
 pub use peers::AcceptedStore;
 pub use progress::{MAX_DEFERRED, OwnerStore, ReplicationProgress};

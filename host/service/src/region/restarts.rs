@@ -16,6 +16,7 @@ use tokio::sync::RwLockReadGuard;
 
 use super::{progress::ReplicationProgress, replicas::Replicas, replicated_type::ReplicatedType};
 use crate::{
+    call::store_fault::store_fault,
     core::ids::tenancy_of,
     rules::{
         TenancyUnits, UnitError,
@@ -46,6 +47,16 @@ impl Replicas {
         if numbers.wait_for(is_other).await.is_err() {
             std::future::pending().await
         }
+    }
+
+    /// Drops the progress of every type from a peer: each begins again with a snapshot, from any store.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn restart_peer(&self, peer: &str) -> Result<(), Error> {
+        let fault = |e: StoreError| store_fault("failed to restart the replication", &e);
+        let keys = self.progress_of(peer).await.map_err(fault)?;
+        self.restart_replicas(&keys.into_iter().map(|(key, _)| key).collect()).await.map_err(fault)
     }
 
     /// Drops the progress of types, and makes their watches start with a snapshot.

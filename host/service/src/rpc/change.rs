@@ -33,7 +33,7 @@ impl ResourceService {
     /// `PermissionDenied`.
     pub async fn move_resource(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
         let service = self.clone();
-        with_outcome(caller, |caller| async move { service.recorded_move(&caller, request).await }).await
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_move(&caller, request).await }).await
     }
 
     async fn recorded_move(&self, caller: &Caller, request: MoveRequest) -> Result<MoveResponse, Error> {
@@ -67,7 +67,7 @@ impl ResourceService {
     /// `AlreadyExists`: the resource. `PermissionDenied`. The plugin's faults.
     pub async fn import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {
         let service = self.clone();
-        with_outcome(caller, |caller| async move { service.recorded_import(&caller, request).await }).await
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_import(&caller, request).await }).await
     }
 
     async fn recorded_import(&self, caller: &Caller, request: ImportRequest) -> Result<ImportResponse, Error> {

@@ -55,7 +55,8 @@ impl ResourceService {
     /// Those of [`ResourceService::delete`].
     pub async fn delete_stored(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {
         let service = self.clone();
-        with_outcome(caller, |caller| async move { service.recorded_deletion(&caller, request).await }).await
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_deletion(&caller, request).await })
+            .await
     }
 
     async fn recorded_deletion(&self, caller: &Caller, request: pb::DeleteRequest) -> Result<Option<Deleted>, Error> {

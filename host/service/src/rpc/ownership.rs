@@ -92,7 +92,7 @@ impl ResourceService {
         request: SetBlockDeletionRequest,
     ) -> Result<SetBlockDeletionResponse, Error> {
         let service = self.clone();
-        with_outcome(caller, |caller| async move { service.recorded_block(&caller, request).await }).await
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_block(&caller, request).await }).await
     }
 
     async fn recorded_block(

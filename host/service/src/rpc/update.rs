@@ -50,7 +50,7 @@ impl ResourceService {
     /// `Aborted`: the condition does not hold, or the version is not the stored one.
     pub async fn update(&self, caller: &Caller, request: UpdateRequest) -> Result<UpdateResponse, Error> {
         let service = self.clone();
-        with_outcome(caller, |caller| async move { service.recorded_update(&caller, request).await }).await
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_update(&caller, request).await }).await
     }
 
     async fn recorded_update(&self, caller: &Caller, request: UpdateRequest) -> Result<UpdateResponse, Error> {

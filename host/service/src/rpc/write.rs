@@ -104,7 +104,7 @@ impl ResourceService {
     /// disk.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let service = self.clone();
-        with_outcome(caller, |caller| async move { service.recorded_write(&caller, request).await }).await
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_write(&caller, request).await }).await
     }
 
     async fn recorded_write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {

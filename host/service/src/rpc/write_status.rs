@@ -30,7 +30,7 @@ impl ResourceService {
         request: pb::WriteStatusRequest,
     ) -> Result<EncodedResource, Error> {
         let service = self.clone();
-        with_outcome(caller, |caller| async move { service.recorded_status(&caller, request).await }).await
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_status(&caller, request).await }).await
     }
 
     async fn recorded_status(

@@ -20,7 +20,7 @@ use mortise_resource::{
     pb, types,
 };
 
-use mortise_store::{Consistency, StoreError};
+use mortise_store::StoreError;
 
 use super::{region_policy, shards};
 use crate::{
@@ -61,12 +61,8 @@ pub(crate) async fn inherited(
     let mut next = resource.owner.clone();
     for _ in 0..MAX_OWNERS {
         let Some(id) = next else { break };
-        let owner = match core.backend.read(Consistency::Consistent, &id).await {
-            Ok(owner) => owner,
-            Err(StoreError::GroupVersionMismatch { stored, .. }) => stored.decode()?,
-            Err(StoreError::NotFound) => return Ok(owning_region(resource).to_owned()),
-            Err(error) => return Err(error),
-        };
+        let Some(owner) = core.stored(&id).await? else { return Ok(owning_region(resource).to_owned()) };
+        let owner = owner.decode()?;
         let owner_type = owner.id.as_ref().and_then(|id| registry.resolve(&type_of(id)).ok());
         let known = owner_type.filter(|kind| !matches!(kind.owner, Owner::Missing(_)) && place == Some(partition(&id)));
         let Some(kind) = known else { return Ok(owning_region(&owner).to_owned()) };
@@ -132,11 +128,10 @@ pub(crate) fn set_computed(
 /// Whether the owner's write gives a resource to another region: its region field names one that is enabled and may have
 /// a replica, which the new owner needs.
 fn gives(kind: &ResourceType, resource: &pb::Resource, policy: Option<&MultiRegionPolicy>, here: &str) -> bool {
-    let (Some(policy), Some(data)) = (policy, &resource.data) else { return false };
-    let named = kind.schema.text(&data.value, &kind.regions.field);
+    let Some(policy) = policy else { return false };
+    let named = named(kind, resource);
     let name = format!("{}/{}", kind.gvk.group, kind.gvk.kind);
     owning_region(resource) == here
-        && !kind.regions.field.is_empty()
         && policy.enabled_regions.contains(&named)
         && region_policy::regions(Some(policy), kind.regions.syncing, &name, here)
             .iter()

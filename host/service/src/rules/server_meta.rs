@@ -47,7 +47,7 @@ pub(crate) fn set(
     if let Some(lifecycle) = resource.meta.as_ref().and_then(|meta| meta.lifecycle) {
         next.lifecycle.get_or_insert_default().block_deletion = lifecycle.block_deletion;
     }
-    let uid = resource.id.as_ref().map(|id| id.uid.as_str()).unwrap_or_default();
+    let uid = ids::uid_of(resource);
     if stored.is_none() {
         next.create_time = ulid_time(uid);
         uid.clone_into(&mut next.uuid);

@@ -8,7 +8,7 @@ use mortise_resource::{
     tenancy::DEFAULT,
     types::{self, Gvk},
 };
-use mortise_store::{Consistency, Expectation, ExpectedId, StoreError};
+use mortise_store::{Expectation, ExpectedId, StoreError};
 
 use super::region_policy;
 use crate::{call::store_fault::store_fault, core::Core};
@@ -105,12 +105,7 @@ async fn read_unit(
     within: pb::Tenancy,
 ) -> Result<Option<EncodedResource>, StoreError> {
     let id = pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(gvk.to_pb()), tenancy: Some(within) };
-    match core.backend.read_encoded(Consistency::Consistent, &id).await {
-        Ok(stored) => Ok(Some(stored)),
-        Err(StoreError::NotFound) => Ok(None),
-        Err(StoreError::GroupVersionMismatch { stored, .. }) => Ok(Some(*stored)),
-        Err(e) => Err(e),
-    }
+    core.stored(&id).await
 }
 
 /// Returns a tenancy in protobuf's text format.

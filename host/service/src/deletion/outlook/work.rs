@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use mortise_resource::{
-    EncodedResource,
+    EncodedResource, IdRef,
     data::{OnDelete, delete_step::Action},
-    meta, pb,
-    tenancy::WILDCARD,
-    types,
+    meta, pb, types,
 };
 use mortise_store::{DEFERRED_BEHAVIOURS, Query, TypeKey};
 
@@ -20,7 +18,7 @@ use super::{
     Cause, Holds, MAX_WORK, Outlook, Progress, Work,
 };
 use crate::{
-    core::ids::tenancy_of,
+    core::ids::{self, tenancy_of},
     references::{ResourceKey, field_of, finalizer::REFERENCES_FINALIZER, is_elsewhere, owner_of, owner_record},
     rules::{
         access_rules,
@@ -318,11 +316,7 @@ impl Outlook<'_> {
 
     /// Empties a unit of tenancy, and removes it.
     pub(super) async fn empty(&mut self, key: &ResourceKey, now: EncodedResource) -> Result<Progress, PlanError> {
-        let is_partition = key.kind == types::partition().kind;
-        let tenancy = match is_partition {
-            true => pb::Tenancy { partition: key.name.clone(), namespace: WILDCARD.into() },
-            false => pb::Tenancy { partition: key.partition.clone(), namespace: key.name.clone() },
-        };
+        let tenancy = ids::within_unit(IdRef::from(&key.id()));
         let (deletion, because) = (self.deletion.clone(), Some((key.clone(), String::new())));
         let mut holds = Holds::default();
         for type_key in self.deletions.core.backend.types().await? {
