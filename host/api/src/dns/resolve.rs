@@ -201,7 +201,8 @@ impl Resolver {
             }
             Subject::Service { namespace, service, part } => {
                 let whole = self.name_in_zone(&format!("{service}.{namespace}.svc"));
-                let question = Question { name: name.clone(), of: query_type, part, service: whole, ttl, max_records };
+                let question =
+                    Question { name: name.clone(), record_type: query_type, part, service: whole, ttl, max_records };
                 let lookup = self.of_service(question, &namespace, &service, from, by).await;
                 lookup.unwrap_or_else(Lookup::code)
             }
@@ -396,7 +397,7 @@ mod tests {
 
     fn question(of: RecordType) -> Question {
         let name = Name::from_ascii("web.default.svc.cluster.local.").unwrap();
-        Question { name: name.clone(), of, part: Part::Whole, service: name, ttl: 0, max_records: 78 }
+        Question { name: name.clone(), record_type: of, part: Part::Whole, service: name, ttl: 0, max_records: 78 }
     }
 
     fn service(endpoints: usize) -> Vec<u8> {

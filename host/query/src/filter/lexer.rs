@@ -30,7 +30,7 @@ pub(crate) enum Token<'t> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Lexed<'t> {
     pub(crate) token: Token<'t>,
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
 }
 
 type Input<'t> = LocatingSlice<&'t str>;
@@ -63,12 +63,12 @@ pub(crate) fn lex(text: &str) -> Result<Vec<Lexed<'_>>, Fault> {
             return Ok(words);
         }
         let offset = input.current_token_start();
-        words.push(Lexed { token: token(&mut input).map_err(inner)?, at: offset });
+        words.push(Lexed { token: token(&mut input).map_err(inner)?, offset });
     }
 }
 
 fn inner(error: ErrMode<Fault>) -> Fault {
-    error.into_inner().unwrap_or_else(|_| Fault { at: None, text: "the filter ends too early".to_owned() })
+    error.into_inner().unwrap_or_else(|_| Fault { offset: None, text: "the filter ends too early".to_owned() })
 }
 
 fn blank<'t>(input: &mut Input<'t>) -> Lexing<()> {

@@ -17,7 +17,7 @@ pub(crate) enum Expression<'t> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition<'t> {
     pub(crate) path: &'t str,
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
     pub(crate) test: Test<'t>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Comparison {
 /// A value of the filter's text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Term<'t> {
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
     pub(crate) value: TermValue<'t>,
 }
 

@@ -132,8 +132,13 @@ impl Outlook<'_> {
         let mut work = Vec::new();
         let mut dependents = core.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await?;
         let region = region::owning_region(&stored.decode()?).to_owned();
-        let owner =
-            DeletedOwner { id: id.clone(), key: key.clone(), deletion: self.deletion.clone(), region, at: None };
+        let owner = DeletedOwner {
+            id: id.clone(),
+            key: key.clone(),
+            deletion: self.deletion.clone(),
+            region,
+            deleted_at: None,
+        };
         let owner = Arc::new(owner);
         while let Some(page) = dependents.next().await? {
             work.extend(page.iter().map(|found| Work::Release { key: found.id().into(), owner: owner.clone() }));
