@@ -197,6 +197,32 @@ async fn a_watch_that_is_too_old_starts_again_without_loss_or_repetition() {
 }
 
 #[tokio::test]
+async fn resources_that_were_created_again_during_a_cut_stop_nothing() {
+    let env = [("MORTISE_STORE_HISTORY_EVENTS", "20")];
+    let world = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &env).await;
+    let names: Vec<String> = (0..12).map(|number| format!("t{number}")).collect();
+    let mut ids = Vec::new();
+    for name in &names {
+        ids.push(id_of(&world.at("eu").write(regional_thing("Thing", name, "eu", 1)).await.unwrap()));
+    }
+    for id in &ids {
+        world.copied(id, "eu", "us").await;
+    }
+    world.current().await;
+    world.isolate("us", true);
+    for id in &mut ids {
+        world.at("eu").delete(id, "").await.unwrap();
+        *id = id_of(&world.at("eu").write(regional_thing("Thing", &id.name, "eu", 2)).await.unwrap());
+    }
+    world.isolate("us", false);
+    for id in &ids {
+        world.copied(id, "eu", "us").await;
+    }
+    world.current().await;
+    assert!(world.snapshots("us", "eu", "regional.v1.Thing").await >= 2, "it began again");
+}
+
+#[tokio::test]
 async fn a_resource_of_this_region_is_never_overwritten() {
     let world = Servers::start(&["eu", "us"], &policy(&["eu", "us"], "eu", &[]), &[]).await;
     world.isolate("us", true);

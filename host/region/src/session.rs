@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
         let (mut changes, gone) = self.changes.take();
         if self.snapshot.is_some() && !self.follower.report.trust.accepts_removals() {
             let (replicas, peer) = (self.follower.service.replicas(), self.follower.report.name());
-            self.replaced += replicas.replaced_by(peer, &changes).await?;
+            self.replaced += replicas.replaced_by(&self.progress, &changes).await?;
             if self.replaced > self.follower.report.trust.limit.always {
                 let held = replicas.replicas_other_than(peer, &self.resource_type, &HashSet::new()).await?;
                 self.check_removals(0, held.number)?;

@@ -23,7 +23,7 @@ use mortise_store::{Batch, Consistency, Expectation, ExpectedId, StoreError, Typ
 use super::{
     held_unit,
     incoming::{Deferral, followed_id, uid_number},
-    progress::ReplicationProgress,
+    progress::{OwnerStore, ReplicationProgress},
     record::{Change, Records},
     replicas::Replicas,
 };
@@ -254,11 +254,16 @@ impl Replicas {
         Ok(held)
     }
 
-    /// Returns the number of replicas from a peer that these changes would replace by another incarnation.
+    /// Returns the number of replicas from a peer that these changes would replace by another incarnation, which is not
+    /// a later one of the same store: an owner may delete a resource and create it again.
     ///
     /// # Errors
     /// Faults of the store.
-    pub async fn replaced_by(&self, peer: &str, changes: &[ReplicatedChange]) -> Result<usize, Error> {
+    pub async fn replaced_by(
+        &self,
+        progress: &ReplicationProgress,
+        changes: &[ReplicatedChange],
+    ) -> Result<usize, Error> {
         let mut replaced = 0;
         for change in changes {
             let ReplicatedChange::Put(incoming) = change else { continue };
@@ -270,7 +275,8 @@ impl Replicas {
                 Err(StoreError::NotFound) => continue,
                 Err(e) => return Err(store_fault("failed to read replicas", &e)),
             };
-            replaced += usize::from(uid(&stored) != id.uid && replica_origin(&stored) == peer);
+            let is_other = uid(&stored) != id.uid && replica_origin(&stored) == progress.peer();
+            replaced += usize::from(is_other && !is_later(&stored, &incoming.version, &progress.store));
         }
         Ok(replaced)
     }
@@ -285,6 +291,15 @@ impl ApplySummary {
             refused: self.refused + other.refused,
         }
     }
+}
+
+/// Whether a version comes after that of a replica, by the count of one store.
+fn is_later(replica: &pb::Resource, version: &str, store: &OwnerStore) -> bool {
+    let number = |version: &str| version.parse::<u64>().unwrap_or_default();
+    !store.id.is_empty()
+        && syncing_of(replica.meta.as_deref()).is_some_and(|syncing| {
+            syncing.owner_store == store.id && number(&syncing.owner_version) < number(version)
+        })
 }
 
 fn uid(resource: &pb::Resource) -> &str {

@@ -264,6 +264,31 @@ async fn a_version_far_beyond_the_owners_is_not_taken() {
 }
 
 #[tokio::test]
+async fn a_later_incarnation_of_the_known_store_is_no_removal() {
+    let mut here = Server::with_policy(&["eu", "us"], "eu").await;
+    let known = OwnerStore { id: ids::ulid(), newest_version: Some(100) };
+    here.progress.store = known.clone();
+    let one = namespace("one", "eu", "50");
+    here.apply(&[put(&one)]).await;
+    let other = OwnerStore { id: ids::ulid(), ..known.clone() };
+    let older = OwnerStore { id: String::new(), newest_version: None };
+    for (store, version, replaced) in
+        [(&known, "51", 0), (&known, "50", 1), (&known, "49", 1), (&other, "51", 1), (&older, "51", 1)]
+    {
+        here.progress.store = store.clone();
+        let again = namespace("one", "eu", version);
+        let found = here.service.replicas().replaced_by(&here.progress, &[put(&again)]).await.unwrap();
+        assert_eq!(found, replaced, "{version} of {store:?}");
+    }
+    // A replica of a release without ids.
+    here.progress.store = older;
+    here.apply(&[put(&namespace("two", "eu", "50"))]).await;
+    here.progress.store = known;
+    let again = put(&namespace("two", "eu", "51"));
+    assert_eq!(here.service.replicas().replaced_by(&here.progress, &[again]).await.unwrap(), 1);
+}
+
+#[tokio::test]
 async fn versions_of_another_store_say_nothing() {
     let mut here = Server::with_policy(&["eu", "us"], "eu").await;
     here.progress.store = OwnerStore { id: ids::ulid(), newest_version: Some(100) };
