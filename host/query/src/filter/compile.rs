@@ -54,19 +54,10 @@ pub(super) fn compile(expression: &Expression<'_>, beginning: Beginning<'_>) -> 
 fn test(condition: &Condition<'_>, path: Path, test: &syntax::Test<'_>) -> Result<Node, Fault> {
     match test {
         syntax::Test::Not(inner) => Ok(Node::Not(Box::new(self::test(condition, path, inner)?))),
-        syntax::Test::Compare(comparison, Term { value: TermValue::Null, offset }) => {
-            let is_null = || self::test(condition, path, &syntax::Test::IsNull);
-            match comparison {
-                Comparison::Equal => is_null(),
-                Comparison::NotEqual => Ok(Node::Not(Box::new(is_null()?))),
-                _ => Err(Fault::new(*offset, "NULL has no order; write IS NULL or IS NOT NULL")),
-            }
-        }
-        // The negation also holds for lists: none of the values is equal, as with NOT IN.
-        syntax::Test::Compare(Comparison::NotEqual, term) => {
-            let equal = syntax::Test::Compare(Comparison::Equal, term.clone());
-            Ok(Node::Not(Box::new(self::test(condition, path, &equal)?)))
-        }
+        syntax::Test::Compare(comparison, Term { value: TermValue::Null, offset }) => match comparison {
+            Comparison::Equal => self::test(condition, path, &syntax::Test::IsNull),
+            _ => Err(Fault::new(*offset, "NULL has no order; write IS NULL or IS NOT NULL")),
+        },
         test if path.root == Root::Name => name(condition, test),
         test => field(condition, path, test),
     }

@@ -22,6 +22,8 @@ pub(crate) enum Token<'t> {
     /// A text, its escapes undone.
     Text(String),
     Comparison(Comparison),
+    /// `!=`, the negation of `=`.
+    NotEqual,
     /// A mark: `()[]{},:+|`.
     Mark(char),
 }
@@ -43,6 +45,7 @@ impl Token<'_> {
             Self::Path(text) | Self::Number(text) => crate::error::shown(text),
             Self::Text(text) => format!("{:?}", crate::error::shown(text)),
             Self::Comparison(comparison) => comparison.symbol().to_owned(),
+            Self::NotEqual => "!=".to_owned(),
             Self::Mark(mark) => mark.to_string(),
         }
     }
@@ -82,7 +85,8 @@ fn token<'t>(input: &mut Input<'t>) -> Lexing<Token<'t>> {
         '0'..='9' | '.' | '-' => number.map(Token::Number),
         '+' => alt((number.map(Token::Number), '+'.map(Token::Mark))),
         '"' => text.map(Token::Text),
-        '=' | '!' | '<' | '>' => comparison.map(Token::Comparison),
+        '=' | '<' | '>' => comparison.map(Token::Comparison),
+        '!' => "!=".value(Token::NotEqual),
         '(' | ')' | '[' | ']' | '{' | '}' | ',' | ':' | '|' => any.map(Token::Mark),
         _ => fail,
     }
@@ -161,7 +165,6 @@ fn comparison<'t>(input: &mut Input<'t>) -> Lexing<Comparison> {
     alt((
         "==".value(Comparison::Equal),
         "=".value(Comparison::Equal),
-        "!=".value(Comparison::NotEqual),
         "<=".value(Comparison::LessOrEqual),
         "<".value(Comparison::Less),
         ">=".value(Comparison::GreaterOrEqual),

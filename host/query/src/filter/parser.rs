@@ -12,7 +12,7 @@ use winnow::{
 use super::{
     fault::Fault,
     lexer::{Lexed, Token},
-    syntax::{Condition, Expression, Term, TermValue, Test},
+    syntax::{Comparison, Condition, Expression, Term, TermValue, Test},
 };
 use crate::limits;
 
@@ -123,6 +123,7 @@ fn test<'t>(input: &mut Input<'_, 't>) -> Parsing<Test<'t>> {
     let word: &Lexed<'_> = any.parse_next(input)?;
     match &word.token {
         Token::Comparison(comparison) => Ok(Test::Compare(*comparison, value(input)?)),
+        Token::NotEqual => Ok(Test::Not(Box::new(Test::Compare(Comparison::Equal, value(input)?)))),
         token if token.is_keyword("IS") => {
             let negated = opt(keyword("NOT")).parse_next(input)?.is_some();
             let test = if opt(keyword("NULL")).parse_next(input)?.is_some() {
@@ -268,7 +269,7 @@ fn starts_test(input: &Input<'_, '_>, ahead: usize) -> bool {
     };
     let is_list = |further: usize| matches!(word(further), Some(Token::Mark('(' | '[')));
     match word(0) {
-        Some(Token::Comparison(_)) => true,
+        Some(Token::Comparison(_) | Token::NotEqual) => true,
         Some(_) if is(0, &["IS"]) => is(1, &["NULL", "NAN"]) || (is(1, &["NOT"]) && is(2, &["NULL", "NAN"])),
         Some(_) if is(0, &["IN"]) => is_list(1),
         Some(_) if is(0, &["NOT"]) => is(1, &["IN"]) && is_list(2),
