@@ -426,4 +426,22 @@ mod tests {
         assert!(!answer(5_000, RecordType::A, Transport::Tcp).await.is_truncated);
         drop(held);
     }
+
+    /// A large answer waits for the only other thread, which is busy; small ones come meanwhile.
+    #[test]
+    fn datagrams_about_large_services_are_answered_on_other_threads() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let places = LargeServices::new(16);
+            let answer = |endpoints| places.answer(question(RecordType::A), service(endpoints), Transport::Udp);
+            let (release, taken) = std::sync::mpsc::channel::<()>();
+            let taken = spawn_blocking(move || taken.recv());
+            let mut large = std::pin::pin!(answer(5_000));
+            assert!(futures::poll!(large.as_mut()).is_pending());
+            assert_eq!(answer(5).await.unwrap().records.answers.len(), 5);
+            release.send(()).unwrap();
+            assert_eq!(large.await.unwrap().records.answers.len(), 78);
+            taken.await.unwrap().unwrap();
+        });
+    }
 }
