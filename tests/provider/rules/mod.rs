@@ -12,6 +12,7 @@ mod set_by_server;
 mod taken_names;
 mod unknown_values;
 mod waiting;
+mod write_only;
 
 use std::path::{Path, PathBuf};
 
