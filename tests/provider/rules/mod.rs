@@ -5,6 +5,7 @@ mod configuration;
 mod deletion;
 mod identity;
 mod ignored_changes;
+mod kinds;
 mod process;
 mod resources;
 mod secrets;
