@@ -79,14 +79,14 @@ pub(crate) fn name(client: usize, turn: u64, of: usize) -> String {
 
 pub(crate) struct Reads {
     pub(crate) clients: Vec<Client>,
-    pub(crate) of: usize,
+    pub(crate) resources: usize,
     /// Maker of the resources whose ids are read.
     pub(crate) resource: MakeResource,
 }
 
 impl Work for Reads {
     async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
-        let id = (self.resource)(&name(client, turn, self.of)).id;
+        let id = (self.resource)(&name(client, turn, self.resources)).id;
         let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
         stub.read(pb::ReadRequest { id }).await?;
         Ok(())
@@ -163,7 +163,7 @@ pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     line(&format!("calls: {DATA} bytes of data, {NAMES} resources, all hooks; ceiling: a no-op tonic server"))?;
     for clients in [1, 64].into_iter().filter(|_| !only_writes) {
         let reads = async |server: &Server| {
-            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: artist }))
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, resources: NAMES, resource: artist }))
         };
         let (a, b) = (reads(&ours).await?, reads(&ceiling).await?);
         costs("Read", ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;
@@ -190,7 +190,7 @@ pub(crate) async fn against(rounds: Rounds, other: &Path) -> Outcome<()> {
     line(&format!("against {}: {DATA} bytes of data, {NAMES} resources, all hooks", other.display()))?;
     for clients in [1, 64] {
         let reads = async |server: &Server| {
-            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: artist }))
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, resources: NAMES, resource: artist }))
         };
         let (a, b) = (reads(&ours).await?, reads(&theirs).await?);
         costs("Read", ("this", &ours, &a), ("other", &theirs, &b), clients, rounds).await?;
@@ -217,7 +217,7 @@ async fn hooked_reads(rounds: Rounds) -> Outcome<()> {
     fill_with(&ours, NAMES, hooked).await?;
     for clients in [1, 64] {
         let reads = async |server: &Server| {
-            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of: NAMES, resource: hooked }))
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, resources: NAMES, resource: hooked }))
         };
         let (a, b) = (reads(&ours).await?, reads(&ceiling).await?);
         costs("Read through a hook", ("mortise", &ours, &a), ("ceiling", &ceiling, &b), clients, rounds).await?;

@@ -43,7 +43,7 @@ fn row(line: &Line, unit: Unit) -> Option<Row> {
         1 => "1 client".to_owned(),
         many => format!("{many} clients"),
     };
-    let name = format!("{}, {clients}, beside {}", line.work, theirs.of);
+    let name = format!("{}, {clients}, beside {}", line.work, theirs.subject);
     Some(Row { name, ours: ours.value, theirs: theirs.value })
 }
 

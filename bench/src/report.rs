@@ -69,14 +69,14 @@ impl fmt::Display for Unit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
     /// Subject of the figure, or its name among several of one unit.
-    pub(crate) of: String,
+    pub(crate) subject: String,
     pub(crate) value: f64,
     pub(crate) unit: Unit,
 }
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { of, value, unit } = self;
+        let Self { subject, value, unit } = self;
         let decimals = match value.abs() {
             _ if matches!(unit, Unit::Count | Unit::Bytes | Unit::Instructions) => 0,
             large if large >= 100.0 => 0,
@@ -84,7 +84,7 @@ impl fmt::Display for Figure {
             large if large >= 1.0 || *unit != Unit::Ratio => 2,
             _ => 3,
         };
-        write!(f, "{of} {value:.decimals$}{unit}")
+        write!(f, "{subject} {value:.decimals$}{unit}")
     }
 }
 
@@ -107,8 +107,8 @@ impl Line {
         Self { clients: Some(count), ..self }
     }
 
-    pub(crate) fn figure(mut self, of: impl Into<String>, value: f64, unit: Unit) -> Self {
-        self.figures.push(Figure { of: of.into(), value, unit });
+    pub(crate) fn figure(mut self, subject: impl Into<String>, value: f64, unit: Unit) -> Self {
+        self.figures.push(Figure { subject: subject.into(), value, unit });
         self
     }
 

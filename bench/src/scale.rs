@@ -87,12 +87,12 @@ async fn starts(resources: usize, data: &Path) -> Outcome<Server> {
 /// Writes of existing resources, all over the store.
 struct Rewrites {
     clients: Vec<Client>,
-    of: usize,
+    resources: usize,
 }
 
 impl Work for Rewrites {
     async fn call(&self, client: usize, turn: u64) -> Outcome<()> {
-        let resource = Some(artist(&calls::name(client, turn, self.of)));
+        let resource = Some(artist(&calls::name(client, turn, self.resources)));
         let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
         stub.write(pb::WriteRequest { resource }).await?;
         Ok(())
@@ -109,7 +109,7 @@ fn page(client: usize, turn: u64, of: usize) -> String {
 /// Lists of a page each, by a prefix of names.
 struct Lists {
     clients: Vec<Client>,
-    of: usize,
+    resources: usize,
 }
 
 impl Work for Lists {
@@ -118,7 +118,7 @@ impl Work for Lists {
         let request = pb::ListRequest {
             r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
             tenancy: Some(pb::Tenancy::default()),
-            name_prefix: page(client, turn, self.of),
+            name_prefix: page(client, turn, self.resources),
         };
         whole(stub.list(request).await?.into_inner().resources.len())
     }
@@ -127,14 +127,14 @@ impl Work for Lists {
 /// Searches of a page each, by a prefix of names.
 struct Searches {
     clients: Vec<QueryServiceClient<Channel>>,
-    of: usize,
+    resources: usize,
 }
 
 impl Searches {
     async fn new(server: &Server, clients: usize, of: usize) -> Outcome<Arc<Self>> {
         let channels = try_join_all((0..clients).map(|_| channel(server.addr))).await?;
         let client = |channel| QueryServiceClient::new(channel).max_decoding_message_size(usize::MAX);
-        Ok(Arc::new(Self { clients: channels.into_iter().map(client).collect(), of }))
+        Ok(Arc::new(Self { clients: channels.into_iter().map(client).collect(), resources: of }))
     }
 }
 
@@ -143,7 +143,7 @@ impl Work for Searches {
         let mut stub = self.clients.get(client).ok_or("no such client")?.clone();
         let request = SearchRequest {
             r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
-            parent: page(client, turn, self.of),
+            parent: page(client, turn, self.resources),
             page_size: PAGE as i32,
             ..SearchRequest::default()
         };
@@ -167,22 +167,24 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
     fill(large_dir.path(), resources).await?;
     let large = starts(resources, large_dir.path()).await?;
     // The comparison is of warm servers; a cold one reads its pages from the file first.
-    let warming = Arc::new(Reads { clients: large.clients(64).await?, of: resources, resource: artist });
+    let warming = Arc::new(Reads { clients: large.clients(64).await?, resources, resource: artist });
     rate(&warming, 64, WARM_UP_TIME).await?;
     let names = [resources, FEW].map(|count| format!("among {count}"));
     let [many, few] = names.each_ref().map(String::as_str);
     for clients in [1, 64] {
         let reads = async |server: &Server, of| {
-            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, of, resource: artist }))
+            Outcome::Ok(Arc::new(Reads { clients: server.clients(clients).await?, resources: of, resource: artist }))
         };
         let (ours, theirs) = (reads(&large, resources).await?, reads(&small, FEW).await?);
         compare("Read", (many, ours), (few, theirs), clients, rounds).await?;
-        let writes =
-            async |server: &Server, of| Outcome::Ok(Arc::new(Rewrites { clients: server.clients(clients).await?, of }));
+        let writes = async |server: &Server, of| {
+            Outcome::Ok(Arc::new(Rewrites { clients: server.clients(clients).await?, resources: of }))
+        };
         let (ours, theirs) = (writes(&large, resources).await?, writes(&small, FEW).await?);
         compare("Write", (many, ours), (few, theirs), clients, rounds).await?;
     }
-    let lists = async |server: &Server, of| Outcome::Ok(Arc::new(Lists { clients: server.clients(1).await?, of }));
+    let lists =
+        async |server: &Server, of| Outcome::Ok(Arc::new(Lists { clients: server.clients(1).await?, resources: of }));
     let (ours, theirs) = (lists(&large, resources).await?, lists(&small, FEW).await?);
     compare(&format!("List of {PAGE} by a prefix"), (many, ours), (few, theirs), 1, rounds).await?;
     let (ours, theirs) = (Searches::new(&large, 1, resources).await?, Searches::new(&small, 1, FEW).await?);

@@ -10,9 +10,9 @@ const REPORT: &str = r#"{
   "lines": [
     {"work": "a heading", "figures": []},
     {"work": "Read", "clients": 64, "figures": [
-      {"of": "mortise", "value": 3000.0, "unit": "/s"}, {"of": "ceiling", "value": 4000.0, "unit": "/s"},
-      {"of": "mortise", "value": 19.44, "unit": "µs of the processor"},
-      {"of": "ceiling", "value": 17.0, "unit": "µs of the processor"}]}
+      {"subject": "mortise", "value": 3000.0, "unit": "/s"}, {"subject": "ceiling", "value": 4000.0, "unit": "/s"},
+      {"subject": "mortise", "value": 19.44, "unit": "µs of the processor"},
+      {"subject": "ceiling", "value": 17.0, "unit": "µs of the processor"}]}
   ]
 }"#;
 

@@ -82,7 +82,7 @@ async fn write(server: &Server, name: &str, title: &str) -> Result<GuestBook, St
 struct Loop {
     child: Child,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
-    said: String,
+    output: String,
 }
 
 impl Loop {
@@ -91,20 +91,20 @@ impl Loop {
         command.args(["plugin", "dev", "--grpc-addr", &server.grpc.to_string()]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines, said: String::new() }
+        Self { child, lines, output: String::new() }
     }
 
     /// Waits for the next line with this beginning and this part.
     async fn says(&mut self, begins: &str, part: &str) -> String {
         let wanted = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
-                self.said.push_str(&line);
-                self.said.push('\n');
+                self.output.push_str(&line);
+                self.output.push('\n');
                 if line.starts_with(begins) && line.contains(part) {
                     return line;
                 }
             }
-            panic!("it ended: {}", self.said);
+            panic!("it ended: {}", self.output);
         };
         timeout(BUILD, wanted).await.unwrap()
     }

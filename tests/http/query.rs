@@ -152,3 +152,22 @@ async fn a_watch_of_a_query_goes_on_where_it_was() {
     assert_eq!(other.next().await.unwrap().event, "reset");
     assert_eq!(other.snapshot().await, ["korn", "new"]);
 }
+
+/// `at` begins a version, which later pages name, and the answer has the token of a watch behind it.
+#[tokio::test]
+async fn pages_of_one_version_have_its_number_and_a_token() {
+    let server = shop().await;
+    let first = server.fetch(&format!("{ARTISTS}?page_size=1&sort_by=data.genre&at=now")).await.ok();
+    let (version, next) = (first["at"].as_str().unwrap(), first["nextPageToken"].as_str().unwrap());
+    let mut seen = names(&first);
+    // The first of the page becomes the last.
+    server.put(&format!("{ARTISTS}/{}", seen[0]), json!({ "name": "moved", "genre": "GENRE_METAL" })).await.ok();
+    let rest = format!("{ARTISTS}?page_size=9&sort_by=data.genre&at={version}&page_token={next}");
+    let rest = server.fetch(&rest).await.ok();
+    seen.extend(names(&rest));
+    seen.sort();
+    assert_eq!(seen, ["abba", "korn", "miles"]);
+    assert!(first["resumeToken"].is_string(), "{first}");
+    assert_eq!(server.fetch(&format!("{ARTISTS}?at=latest")).await.code(), 400);
+    assert_eq!(server.fetch(&format!("{ARTISTS}?at=1")).await.code(), 409);
+}

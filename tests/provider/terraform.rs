@@ -27,7 +27,8 @@ fn whole() -> String {
     let data = String::from_utf8(state_json(&Value::object(everything()))).unwrap();
     format!(
         r#"{{"terraform":{{"required_providers":{{"mortise":{{"source":"mortise.local/mortise/mortise"}}}}}},
-            "resource":{{"{EVERYTHING}":{{"whole":{{"name":"whole","data":{data}}}}}}}}}"#
+            "resource":{{"{EVERYTHING}":{{"whole":{{"name":"whole","data":{data}}}}}}},
+            "output":{{"joined":{{"value":"${{provider::mortise::changes_concat(\"a\", \"b\")}}"}}}}}}"#
     )
 }
 
@@ -37,7 +38,7 @@ async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
     if !is_there() {
         return;
     }
-    let server = Setup::new().guest("every-field").start().await;
+    let server = Setup::new().guest("every-field").guest("changes").start().await;
     let dir = tempfile::tempdir().unwrap();
     let address = server.grpc.to_string();
     let exported = Command::new(env!("CARGO_BIN_EXE_mortise"))
@@ -72,7 +73,7 @@ async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
     assert!(planned, "{said}");
     let stored = server.list(gvk("fields.v1.Everything"), tenancy("default", "default"), "").await.unwrap();
     assert_eq!(stored.len(), 1);
-    // Without a server the exported schemas suffice, and the state stays untouched.
+    // Without a server the exported schemas suffice, those of functions too, and the state stays untouched.
     let state = std::fs::read(dir.path().join("terraform.tfstate")).unwrap();
     assert!(server.stop().await.success());
     let (valid, said) = run(&["validate"]);

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod index;
+mod past;
 mod search;
 mod versions;
 mod watch;

@@ -3,8 +3,10 @@
 use mortise_api::QueryServiceClient;
 use mortise_resource::{
     data::{BatchGetRequest, SearchRequest, UpdateRequest},
+    meta::FINALIZERS,
     pb,
 };
+use prost_types::FieldMask;
 use tonic::{Code, Request};
 
 use crate::support::{Server, artist, demo, gvk, id, refusal, tenancy};
@@ -87,4 +89,22 @@ async fn an_update_that_is_only_checked_stores_nothing() {
     assert_eq!(refusal(server.read(&id(ARTIST, "new")).await).0, Code::NotFound);
     let unowned = pb::Resource { owner: Some(id(ARTIST, "absent")), ..artist("new") };
     assert_eq!(refusal(validate(unowned, true).await).0, Code::InvalidArgument);
+}
+
+/// The mask `*` replaces everything that a client may write, as no mask does, and keeps what holds a resource.
+#[tokio::test]
+async fn the_mask_of_everything_keeps_finalizers() {
+    let server = Server::start().await;
+    let mut client = QueryServiceClient::new(server.channel().await);
+    let masks = [None, Some(vec!["*"]), Some(vec!["data.genre", "*"])];
+    for (n, paths) in masks.into_iter().enumerate() {
+        let name = format!("a{n}");
+        let metadata = [(FINALIZERS, "someone"), ("other", "x")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        server.write(pb::Resource { metadata: metadata.into(), ..artist(&name) }).await.unwrap();
+        let update_mask = paths.map(|paths| FieldMask { paths: paths.into_iter().map(str::to_owned).collect() });
+        let request = UpdateRequest { resource: Some(artist(&name)), update_mask, ..UpdateRequest::default() };
+        let updated = client.update(request).await.unwrap().into_inner().resource.unwrap();
+        assert_eq!(updated.metadata, [(FINALIZERS.to_owned(), "someone".to_owned())].into(), "{n}");
+        assert_eq!(updated.data, artist(&name).data);
+    }
 }

@@ -79,6 +79,12 @@ async fn everything_that_is_written_is_the_users_alone_whatever_the_mask() {
     for made in [&restored, &folder, &salvaged] {
         assert_private(Path::new(made));
     }
+    // Servers and clients of other users may read certificates; where keys are, no others may write.
+    run(&["tls", "init", "--dir", &at("new/tls"), "--host", "home.example.net"], &[]).await;
+    for (path, mode) in modes(Path::new(&at("new"))) {
+        let is_key = path.extension().is_some_and(|extension| extension == "key");
+        assert_eq!(mode & if is_key { 0o077 } else { 0o022 }, 0, "{mode:o} {}", path.display());
+    }
     // What is for other programs has the user's mask.
     run(&["man", "--dir", &at("man")], &[]).await;
     let (page, mode) = modes(Path::new(&at("man"))).pop().unwrap();

@@ -19,6 +19,9 @@ use self::{
 /// Lines of the longest file.
 const MOST_LINES: usize = 500;
 
+/// Names that a field must not have.
+const EMPTY_NAMES: [&str; 6] = ["of", "at", "one", "some", "said", "told"];
+
 /// Folders of the repository's own Rust.
 const OWN: [&str; 5] = ["host", "plugins", "tests", "bench", "fuzz"];
 
@@ -113,6 +116,27 @@ fn folder_rings(files: &Files, root: &str) -> Vec<String> {
     rings(&between.collect(), 2)
 }
 
+/// Lists the fields named by a preposition or a participle, which say nothing where they are read.
+fn empty_names(files: &Files) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (file, text) in files {
+        let mut open = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            let words = line.trim_start();
+            let words = words.strip_prefix("pub ").unwrap_or(words);
+            let words =
+                words.split_once(") ").filter(|(head, _)| head.starts_with("pub(")).map_or(words, |(_, rest)| rest);
+            open = (open || words.starts_with("struct ") && words.ends_with('{')) && !words.starts_with('}');
+            if open
+                && EMPTY_NAMES.iter().any(|name| words.strip_prefix(name).is_some_and(|rest| rest.starts_with(": ")))
+            {
+                faults.push(format!("{file}:{number}: {words}"));
+            }
+        }
+    }
+    faults
+}
+
 /// Lists the files of too many lines.
 fn long_files(files: &Files) -> Vec<String> {
     let lines = files.iter().map(|(file, text)| (file, text.lines().count()));
@@ -151,8 +175,8 @@ fn folders_form_no_ring() {
     assert_no_crate_has(folder_rings, "Move the shared file into the folder that is used, or one level up.");
 }
 
-#[test]
-fn no_file_is_longer_than_500_lines() {
+/// Sources of the repository by path.
+fn sources() -> Files {
     let files: Files = OWN
         .iter()
         .flat_map(|own| {
@@ -160,5 +184,15 @@ fn no_file_is_longer_than_500_lines() {
         })
         .collect();
     assert!(files.len() > 1000, "the files are read: {}", files.len());
-    assert_none(&long_files(&files), "Split the file by subject.");
+    files
+}
+
+#[test]
+fn no_file_is_longer_than_500_lines() {
+    assert_none(&long_files(&sources()), "Split the file by subject.");
+}
+
+#[test]
+fn no_field_has_an_empty_name() {
+    assert_none(&empty_names(&sources()), "Name the field by its content: a noun of the field.");
 }

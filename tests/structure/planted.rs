@@ -1,6 +1,6 @@
 //! Planted faults: each claim goes red for one, and stays green for its harmless neighbour.
 
-use super::{Files, file_rings, folder_rings, imports::Crate, long_files, upward_uses};
+use super::{Files, empty_names, file_rings, folder_rings, imports::Crate, long_files, upward_uses};
 
 fn files(of: &[(&str, &str)]) -> Files {
     of.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
@@ -135,4 +135,10 @@ fn an_upward_use_is_found() {
 fn a_file_of_501_lines_is_found() {
     assert!(long_files(&files(&[("a.rs", &"\n".repeat(500))])).is_empty());
     assert_eq!(long_files(&files(&[("a.rs", &"\n".repeat(501))])), ["a.rs: 501 lines"]);
+}
+
+#[test]
+fn a_field_with_an_empty_name_is_found() {
+    let text = "pub(crate) struct A {\n    pub(crate) of: u8,\n    at: u8,\n    pub told: u8,\n    offset: u8,\n}\nfn f(\n    of: u8,\n) {}\n";
+    assert_eq!(empty_names(&files(&[("a.rs", text)])), ["a.rs:2: of: u8,", "a.rs:3: at: u8,", "a.rs:4: told: u8,"]);
 }

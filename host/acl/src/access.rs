@@ -251,6 +251,13 @@ impl Access {
         uses.filter(|(_, used)| *used > 0).map(|(accessor, used)| (accessor.clone(), used)).collect()
     }
 
+    /// Whether a secret of this token, which is to be written, is that of another token. It would hold for neither.
+    #[must_use]
+    pub fn takes_secret(&self, accessor: &str, token: &data::Token) -> bool {
+        let tables = self.tables.read();
+        read(accessor, token).iter().any(|(hash, _)| tables.is_of_others(hash, accessor))
+    }
+
     /// The accessors of the tokens that name a policy, sorted.
     #[must_use]
     pub fn tokens_with(&self, policy: &str) -> Vec<String> {

@@ -56,6 +56,7 @@ fn a_stored_policy_with_an_unknown_word_grants_nothing_and_is_named() {
     assert!(!may_read(&access, "one", "open") && !may_read(&access, "one", "secret"));
     assert!(!may_read(&access, "both", "open") && !may_read(&access, "both", "secret"));
     assert!(may_read(&access, "free", "secret") && may_read(&access, "manager", "secret"));
+    assert!(!access.identity_for_secret("manager").unwrap().is_denied("key:read", "secret"));
     let both = access.identity_for_secret("both").unwrap();
     let of = IdRef { group: "demo", kind: "A", ..IdRef::default() };
     assert_eq!((both.effect(Verb::Read, of, Some("x")), both.is_denied("key:read", "open")), (Effect::Deny, true));
@@ -105,8 +106,12 @@ fn every_unusable_rule_fails_closed() {
         assert_eq!(access.policy_faults().len(), 1, "{rules} {wrong:?}");
     }
     let wrong = rule("*", "read", "Korn", false);
-    let access = access(&[policy("p", "", vec![fine(), wrong])], &[("t", &["p"])]);
+    let access = access(&[policy("p", "", vec![fine(), wrong.clone()])], &[("t", &["p"])]);
     assert_eq!(access.identity_for_secret("t").unwrap().effect(Verb::Read, of, Some("x")), Effect::Undecided);
+    // The first fault is named, and each of them counts.
+    access.put_policy(&policy("p", "", vec![wrong, rule("*", "reed", "", true)]));
+    assert_eq!(access.identity_for_secret("t").unwrap().effect(Verb::Read, of, Some("x")), Effect::Deny);
+    assert!(access.policy_faults()[0].contains("Korn"));
     let unreadable = pb::Resource {
         data: Some(prost_types::Any { value: vec![0xff; 3], ..prost_types::Any::default() }),
         ..policy("p", "", vec![])

@@ -92,6 +92,11 @@ impl Tables {
         changed
     }
 
+    /// Whether a secret belongs to other tokens, and not to this one.
+    pub(crate) fn is_of_others(&self, hash: &Hash, accessor: &str) -> bool {
+        self.owners.get(hash).is_some_and(|owners| !owners.is_empty() && owners.iter().all(|owner| owner != accessor))
+    }
+
     /// Updates the identity of a secret, and returns whether it changed. An identity stays if the facts of its token
     /// are the same, as after a write of a status.
     fn refresh_identity(&mut self, hash: Hash) -> bool {

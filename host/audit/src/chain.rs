@@ -64,8 +64,8 @@ impl Chain {
         let mut found = Self::default();
         for path in newest {
             match tail(&path) {
-                Ok(Tail { last: None, torn: None }) => {}
-                Ok(Tail { last, torn }) => {
+                Ok(Tail { last: None, torn: None, .. }) => {}
+                Ok(Tail { last, torn, .. }) => {
                     found.torn = found.torn.or_else(|| torn.as_deref().map(digest));
                     if let Some(last) = last {
                         found.seq = link(&last).and_then(|link| link.seq).unwrap_or(0);
@@ -144,10 +144,12 @@ pub(crate) fn write_head(dir: &Path, head: &Head) -> Result<(), FsError> {
 
 /// The last lines of a file.
 pub(crate) struct Tail {
-    /// Last whole line, without its line feed.
+    /// Last whole line, without its line feed, which a record may lack at the end of the file.
     pub(crate) last: Option<Vec<u8>>,
     /// Unfinished line behind it.
     pub(crate) torn: Option<Vec<u8>>,
+    /// Whether the file ends without a line feed.
+    pub(crate) ends_within_line: bool,
 }
 
 /// Reads the last lines of a file.
@@ -158,8 +160,12 @@ pub(crate) fn tail(path: &Path) -> io::Result<Tail> {
     let mut text = Vec::new();
     file.take(2 * MAX_LINE_BYTES).read_to_end(&mut text)?;
     let mut lines = text.rsplit(|byte| *byte == b'\n').map(<[u8]>::to_vec);
-    let torn = lines.next().filter(|torn| !torn.is_empty());
-    Ok(Tail { torn, last: lines.next() })
+    let rest = lines.next().filter(|rest| !rest.is_empty());
+    let ends_within_line = rest.is_some();
+    // Power may fail between a record and its line feed.
+    let is_record = rest.as_deref().and_then(link).is_some_and(|link| link.seq.is_some());
+    let (last, torn) = if is_record { (rest, None) } else { (lines.next(), rest) };
+    Ok(Tail { last, torn, ends_within_line })
 }
 
 #[cfg(test)]
@@ -196,6 +202,9 @@ mod tests {
         let head = chain.head().unwrap();
         write_head(dir.path(), &head).unwrap();
         assert_eq!(resumed().head(), Some(head.clone()));
+        let third = chain.add("{\"a\":3}\n");
+        fs::write(dir.path().join(CURRENT), format!("{second}{third}")).unwrap();
+        assert_eq!(resumed().head(), chain.head(), "killed before the end was written");
         fs::remove_file(dir.path().join(CURRENT)).unwrap();
         assert_eq!(resumed().head(), Some(head.clone()), "the files end before it");
         fs::write(dir.path().join(CURRENT), second.replace("\"a\":2", "\"a\":3")).unwrap();

@@ -17,7 +17,7 @@ use std::{
 use jiff::Timestamp;
 use mortise_durable_fs::{FsError, identity, make_private_dir, sync};
 
-use crate::chain::{self, Chain, Head};
+use crate::chain::{self, Chain, Head, Tail};
 
 /// Name of the file that is written.
 pub(crate) const CURRENT: &str = "audit.jsonl";
@@ -171,14 +171,15 @@ impl RotatingFile {
             let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
             let found = file.metadata()?;
             let (identity, bytes) = ((found.dev(), found.ino()), found.len());
-            Ok((file, bytes, identity, chain::tail(&path)?.torn))
+            Ok((file, bytes, identity, chain::tail(&path)?))
         };
-        let (file, bytes, identity, torn) = open().map_err(FsError::with_path(&path, "open"))?;
+        let (file, bytes, identity, Tail { torn, ends_within_line, .. }) =
+            open().map_err(FsError::with_path(&path, "open"))?;
         if let Some(torn) = &torn {
             self.chain.note_torn(torn);
         }
         // The next lines end it, not the opening, which a full disk must not refuse.
-        Ok(Open { file, bytes, identity, ends_within_line: torn.is_some(), dirty: true, unnamed: true })
+        Ok(Open { file, bytes, identity, ends_within_line, dirty: true, unnamed: true })
     }
 
     /// Syncs the current file, renames it with the time, and removes the oldest files.
@@ -301,6 +302,23 @@ mod tests {
         fs::rename(&moved, &current).unwrap();
         append(&mut files, 3).unwrap();
         assert_eq!(numbers(&current), [1, 3], "another file under the name");
+    }
+
+    /// The next record has the number of the one that was not written.
+    #[test]
+    fn a_failed_write_takes_no_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut files = RotatingFile::open(dir.path(), 1_000, 2).unwrap();
+        append(&mut files, 1).unwrap();
+        let current = dir.path().join(CURRENT);
+        fs::remove_file(&current).unwrap();
+        std::os::unix::fs::symlink("/dev/full", &current).unwrap();
+        for _ in 0..2 {
+            append(&mut files, 2).unwrap_err();
+        }
+        fs::remove_file(&current).unwrap();
+        let added = append(&mut files, 2).unwrap().concat();
+        assert!(added.contains("\"seq\":2,"), "{added}");
     }
 
     #[test]

@@ -157,6 +157,7 @@ impl Feed {
 mod tests {
     use std::{
         io::{BufRead as _, BufReader},
+        net::TcpListener,
         os::unix::net::{UnixDatagram, UnixListener},
     };
 
@@ -172,7 +173,11 @@ mod tests {
         let path = dir.path().join("s.sock");
         let sinks = Sinks::start(&[Sink::Unix(path.clone())]).unwrap();
         sinks.send(&lines(2));
+        while sinks.faults().now().is_empty() {
+            thread::yield_now();
+        }
         let listener = UnixListener::bind(&path).unwrap();
+        sinks.send(&lines(1));
         let read = |count: usize| {
             let reader = BufReader::new(listener.accept().unwrap().0);
             reader.lines().take(count).map(|line| line.unwrap() + "\n").collect::<Vec<_>>()
@@ -182,6 +187,15 @@ mod tests {
         sinks.send(&lines(3));
         let last = read(1).concat();
         assert!(lines(3).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn a_tcp_socket_gets_the_lines() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sinks = Sinks::start(&[Sink::Tcp(listener.local_addr().unwrap().to_string())]).unwrap();
+        sinks.send(&lines(3));
+        let reader = BufReader::new(listener.accept().unwrap().0);
+        assert_eq!(reader.lines().take(3).map(|line| line.unwrap() + "\n").collect::<Vec<_>>(), lines(3));
     }
 
     #[test]

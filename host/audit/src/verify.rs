@@ -187,7 +187,8 @@ impl Walk {
         let mut lines = Lines::open(path)?;
         while let Some(line) = lines.next()? {
             self.place = (path.to_owned(), line.number);
-            let link = chain::link(&line.bytes).filter(|_| line.is_whole).and_then(|link| Some((link.seq?, link)));
+            // A record may lack its line feed: power failed, or it is being written.
+            let link = chain::link(&line.bytes).and_then(|link| Some((link.seq?, link)));
             match link {
                 Some((number, link)) => self.record(number, &link, digest(&line.bytes))?,
                 None if self.found.records == 0 => {

@@ -190,7 +190,7 @@ impl Definition {
 
     /// A mapper through an index needs that index.
     fn check_mapper(&self, mapper: &Mapper) -> Result<(), DefinitionError> {
-        let Mapper::Index { of: resource_type, index, .. } = mapper else { return Ok(()) };
+        let Mapper::Index { kind: resource_type, index, .. } = mapper else { return Ok(()) };
         let mut indexes = self.types().filter(|(t, _)| GroupKind::from(resource_type).matches(t)).peekable();
         let id = index == ID && indexes.peek().is_some();
         if id || indexes.flat_map(|(_, i)| i).any(|known| *known.name == **index) {

@@ -47,7 +47,7 @@ pub enum Mapper {
     /// The cached resources under keys that are made of the resource.
     Index {
         /// The cached type to look in. It should be the managed type, since other results are skipped.
-        of: pb::Type,
+        kind: pb::Type,
         /// The index to look in.
         index: String,
         /// Makes the keys; every index key that begins with one of them matches.
@@ -89,7 +89,7 @@ impl Mapper {
                 Self::References(find) => {
                     find(&resource.decode().map_err(undecodable)?)?.into_iter().map(target).collect()
                 }
-                Self::Index { of: resource_type, index, keys } => {
+                Self::Index { kind: resource_type, index, keys } => {
                     let mut ids = Vec::new();
                     for key in keys(&resource.decode().map_err(undecodable)?)? {
                         let found = context.cache().list(resource_type, index, &key);

@@ -59,7 +59,7 @@ enum Format {
 
 /// Measurements of one hook.
 struct Row {
-    of: String,
+    type_name: String,
     hook: String,
     times: Vec<Duration>,
     used: Usage,
@@ -182,7 +182,7 @@ impl Bench {
             call().await.map_err(failed)?;
         }
         let mut row =
-            Row { of: type_name.to_owned(), hook: hook.to_owned(), times: Vec::new(), used: Usage::default() };
+            Row { type_name: type_name.to_owned(), hook: hook.to_owned(), times: Vec::new(), used: Usage::default() };
         let begun = Instant::now();
         for _ in 0..self.iterations {
             let start = Instant::now();
@@ -204,7 +204,7 @@ impl Bench {
         if self.output == Format::Json {
             let cells = |row: &Row| {
                 json!({
-                    "type": row.of,
+                    "type": row.type_name,
                     "hook": row.hook,
                     "calls": row.times.len(),
                     "medianNs": nanos(row.at(50)),
@@ -226,7 +226,7 @@ impl Bench {
         let mut table = Table::new(["type", "hook", "calls", "median", "p99", "× empty", "fuel", "memory"]);
         for row in rows {
             table.row(vec![
-                row.of.as_str().into(),
+                row.type_name.as_str().into(),
                 row.hook.as_str().into(),
                 row.times.len().to_string().into(),
                 micros(row.at(50)).into(),
@@ -274,9 +274,9 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_sorted_times() {
         let times = (1..=100).map(Duration::from_micros).collect();
-        let row = Row { of: String::new(), hook: String::new(), times, used: Usage::default() };
+        let row = Row { type_name: String::new(), hook: String::new(), times, used: Usage::default() };
         assert_eq!((row.at(50), row.at(99)), (Duration::from_micros(51), Duration::from_micros(100)));
-        let none = Row { of: String::new(), hook: String::new(), times: Vec::new(), used: Usage::default() };
+        let none = Row { type_name: String::new(), hook: String::new(), times: Vec::new(), used: Usage::default() };
         assert_eq!(none.at(99), Duration::ZERO);
     }
 }

@@ -13,13 +13,13 @@ mortise plugin build --path ./guest-book --target wasip2 --lines";
 #[derive(Debug, Args)]
 pub struct Build {
     #[command(flatten)]
-    of: Crate,
+    package: Crate,
 }
 
 impl Build {
     /// Builds, and prints a report of the component.
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
-        let path = self.of.build().await?;
+        let path = self.package.build().await?;
         let offline = Offline::new(&path)?;
         let about = report::ComponentReport::read(&offline).await?;
         let mut text = format!("built {}\n", path.display());

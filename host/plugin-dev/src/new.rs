@@ -24,7 +24,7 @@ pub struct New {
     name: String,
     /// The plugin's type [default: one named after the plugin, in v1]
     #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
-    of: Option<String>,
+    type_name: Option<String>,
     /// Adds a reconciler, with its test.
     #[arg(long)]
     with_reconciler: bool,
@@ -48,7 +48,7 @@ impl New {
 
     /// Writes the crate, and returns the text for the user.
     fn write(&self) -> Result<String, CliError> {
-        let names = Names::new(&self.name, self.of.as_deref())?;
+        let names = Names::new(&self.name, self.type_name.as_deref())?;
         let dir = self.path.clone().unwrap_or_else(|| PathBuf::from(&self.name));
         let sdk_path = match &self.sdk {
             None => format!("{VENDOR}/{}", sdk::CRATE),
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn new(dir: &Path, with_reconciler: bool) -> New {
-        New { name: "guest-book".into(), of: None, with_reconciler, path: Some(dir.to_owned()), sdk: None }
+        New { name: "guest-book".into(), type_name: None, with_reconciler, path: Some(dir.to_owned()), sdk: None }
     }
 
     #[test]
@@ -192,8 +192,13 @@ mod tests {
         let path = dir.path().join("a folder");
         fs::create_dir(&path).unwrap();
         let before = fs::metadata(&path).unwrap();
-        let new =
-            New { name: "guest-book".into(), of: None, with_reconciler: false, path: Some(path.clone()), sdk: None };
+        let new = New {
+            name: "guest-book".into(),
+            type_name: None,
+            with_reconciler: false,
+            path: Some(path.clone()),
+            sdk: None,
+        };
         let written = new.write().unwrap();
         assert!(written.contains("next: cd '") && written.contains("a folder' && mortise plugin build"), "{written}");
         use std::os::unix::fs::MetadataExt as _;

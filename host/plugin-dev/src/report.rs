@@ -121,7 +121,7 @@ impl ComponentReport {
                 "controllers": manifest.controllers.iter().map(|controller| serde_json::json!({
                     "name": &*controller.name,
                     "manages": controller.manages.to_string(),
-                    "watches": controller.watches.iter().map(|watch| watch.of.to_string()).collect::<Vec<_>>(),
+                    "watches": controller.watches.iter().map(|watch| watch.kind.to_string()).collect::<Vec<_>>(),
                 })).collect::<Vec<_>>(),
                 "requests": manifest.requests.as_ref().map(|requests| {
                     let request_json = |request_json: &GrantRequest| serde_json::json!({"grant": request_json.grant.to_string(), "reason": request_json.reason});
@@ -142,7 +142,7 @@ fn grants(manifest: &Manifest, surface: &Interfaces) -> Vec<(&'static str, Strin
     let own = |unknown: &mortise_resource::types::Gvk| manifest.types.iter().any(|decl| decl.gvk == *unknown);
     let mut foreign: Vec<String> = Vec::new();
     for controller in &manifest.controllers {
-        for gvk in std::iter::once(&controller.manages).chain(controller.watches.iter().map(|watch| &watch.of)) {
+        for gvk in std::iter::once(&controller.manages).chain(controller.watches.iter().map(|watch| &watch.kind)) {
             if !own(gvk) && !foreign.contains(&gvk.to_string()) {
                 foreign.push(gvk.to_string());
             }
@@ -187,7 +187,7 @@ fn of_controller(controller: &ControllerDecl) -> String {
             Mapper::Index(name) => format!("by index {name}"),
             Mapper::Map => "by its own mapper".to_owned(),
         };
-        format!(", watches {} {by}", watch.of)
+        format!(", watches {} {by}", watch.kind)
     };
     format!(
         "{} manages {}{}",

@@ -22,7 +22,7 @@ mortise plugin schema demo.v2.Artist --grpc-addr 127.0.0.1:8502";
 pub struct Schema {
     /// A component, or a type of a server; without it, the crate in --path is built first
     #[arg(value_name = "FILE.wasm|TYPE")]
-    of: Option<String>,
+    subject: Option<String>,
     /// The type to show, of several in a component [default: all]
     #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
     kind: Option<String>,
@@ -52,7 +52,7 @@ struct TypeInfo {
 
 impl Schema {
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
-        let mut all = match &self.of {
+        let mut all = match &self.subject {
             Some(argument) if !inspect::is_file(argument) => vec![self.asked(argument).await?],
             Some(file) => of_component(PathBuf::from(file)).await?,
             None => of_component(self.built.build().await?).await?,

@@ -49,7 +49,7 @@ pub(crate) struct Source {
     #[arg(value_name = "FILE.wasm")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) of: Crate,
+    pub(crate) package: Crate,
 }
 
 impl Source {
@@ -60,7 +60,7 @@ impl Source {
     pub(crate) async fn component(&self) -> Result<PathBuf, CliError> {
         match &self.file {
             Some(file) => Ok(file.clone()),
-            None => self.of.build().await,
+            None => self.package.build().await,
         }
     }
 }

@@ -202,7 +202,7 @@ impl Reconciler {
             let fault = HookFault::Busy { limit: MAX_CONCURRENT_IMPORTS, setting: "imports of one plugin at once" };
             return Err(self.plugin.hooks.reporter.fault(Hook::Import.name(), fault, None));
         };
-        self.call(Import { of: owner, within, external_id }, self.call_context(host, cancel)).await
+        self.call(Import { kind: owner, within, external_id }, self.call_context(host, cancel)).await
     }
 
     /// Calls `initialize`, before a controller starts.

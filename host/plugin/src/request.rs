@@ -146,7 +146,7 @@ impl Call {
     /// The plugin's fault. A refusal is an answer.
     pub async fn upgrade(&mut self, owner: pb::Type, since: u32, data: Vec<u8>) -> Result<UpgradeReply, HookError> {
         self.plugin.manifest().note_secrets_of_data(&owner, &data, &mut self.secrets.lock());
-        Ok(match self.call(Upgrade { of: owner, since, data }).await? {
+        Ok(match self.call(Upgrade { kind: owner, since, data }).await? {
             UpgradeReply::Refused(reasons) => UpgradeReply::Refused(self.hide_secrets(reasons)),
             reply => reply,
         })
@@ -227,7 +227,7 @@ impl Call {
         if let Some(decision) = self.cached_decision(Hook::AuthorizeList, &key) {
             return Ok(decision);
         }
-        let export = AuthorizeList { caller: self.caller.clone(), of: owner.clone(), within: within.clone() };
+        let export = AuthorizeList { caller: self.caller.clone(), kind: owner.clone(), within: within.clone() };
         let decision = self.call(export).await?;
         self.plugin.decision_cache.put(key, &decision);
         Ok(decision)

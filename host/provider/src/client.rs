@@ -57,6 +57,10 @@ pub trait ResourceClient: Send + Sync {
     /// The effect of a deletion on other resources, without deleting.
     async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status>;
 
+    /// The place of resources whose requests name none, as far as the token decides it; empty units are the server's
+    /// defaults.
+    async fn own_place(&self) -> Result<pb::Tenancy, Status>;
+
     /// Lists resources of a type.
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status>;
 

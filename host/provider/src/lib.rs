@@ -12,7 +12,8 @@
 //!
 //! # Cost
 //! A plan of a known configuration costs the server a Plan, one of a creation a Read more, and one with unknown values
-//! two Plans. Applying makes the plan again: a creation costs that and a Write, and an update one Read more. A read costs
+//! two Plans, or three if a plugin refuses the second. An owner in the place of the token costs a connection a WhoAmI.
+//! Applying makes the plan again: a creation costs that and a Write, and an update one Read more. A read costs
 //! a Read, a planned deletion a Read and a PlanDelete. Each connection asks for the types once.
 //!
 //! # Limits

@@ -1,7 +1,7 @@
 //! The generated messages and services: the provider protocol, and the services that core expects of each process that
 //! it starts.
 
-/// Provider protocol 6.9, without deferred changes and attributes that are only written.
+/// Provider protocol 6.9, without deferred changes.
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -6,10 +6,10 @@ use mortise_resource::{EncodingError, wire::WireError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// A filter does not parse, or does not fit the schema. Characters count from 1.
-    #[error("filter, at character {at}: {fault}")]
+    #[error("filter, at character {character}: {fault}")]
     Filter {
         /// Character of the text.
-        at: usize,
+        character: usize,
         /// Subject, fault and remedy.
         fault: String,
     },

@@ -6,8 +6,8 @@
 //!
 //! # Limits
 //! The paths of the views BASIC and DETAIL come from the type's plugin and are not known here, so these views show what
-//! the mask shows. Answers have no query plan. An update checks its own condition, and
-//! neither owner nor version.
+//! the mask shows. Answers have no query plan and no version. An update checks its own condition,
+//! and neither owner nor version.
 //!
 //! # Cost
 //! Each search encodes all given resources, and sorts all matches.
@@ -103,7 +103,7 @@ pub fn search(
         next_page_token,
         current_offset: count(range.start),
         total_results_count: count(total),
-        plan: None,
+        ..SearchResponse::default()
     })
 }
 

@@ -10,8 +10,8 @@ use crate::{
     walk::Slot,
 };
 
-/// The key of an absent value.
-pub(crate) const ABSENT_KEY: &str = "0";
+/// The key of an absent value, which precedes all others.
+pub const ABSENT_KEY: &str = "0";
 /// The beginning of the keys of all other values, and the smallest of them.
 pub(crate) const PRESENT_KEY: &str = "1";
 

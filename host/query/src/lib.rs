@@ -55,7 +55,7 @@ pub use candidate::{Candidate, RecentlyDecoded};
 pub use error::{QueryError, Undecodable};
 pub use fact::{Fact, FieldRange, Subject};
 pub use filter::Filter;
-pub use index_path::IndexPath;
+pub use index_path::{ABSENT_KEY, IndexPath};
 pub use mask::{Mask, changed_paths};
 pub use order::{LeadingKey, OrderBy, SortKey};
 pub use page::{Binding, Direction, PageToken, page_size};

@@ -51,7 +51,7 @@ impl From<String> for Unresolved {
     }
 }
 
-/// A resolved path. `Display` writes its canonical form, in snake_case.
+/// A resolved path. `Display` writes its canonical form, in snake_case, which filters, orders and masks read back.
 #[derive(Debug, Clone)]
 pub struct Path {
     pub(crate) root: Root,
@@ -163,18 +163,23 @@ impl fmt::Display for Path {
         for step in &self.steps {
             let segment = match step {
                 Step::Field(field) => field.name().to_owned(),
-                Step::Key(key) => match map_key_text(key) {
-                    key if key.is_empty() || key.contains(['[', '"', '\\']) => format!("[{key:?}]"),
-                    key => key.replace('.', "\\."),
-                },
+                Step::Key(key) => written_key(&map_key_text(key)),
             };
-            if !text.is_empty() && !segment.starts_with('[') {
+            if !text.is_empty() {
                 text.push('.');
             }
             text.push_str(&segment);
         }
         f.write_str(&text)
     }
+}
+
+/// Returns a key as filters, orders and masks read it: in quotes, unless its letters stand for themselves.
+fn written_key(key: &str) -> String {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '/');
+    let is_plain = key.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
+        && key.split('.').all(|part| !part.is_empty() && part.chars().all(is_letter));
+    if is_plain { key.replace('.', "\\.") } else { format!("{key:?}") }
 }
 
 /// Whether steps pass through a list of messages before their end.

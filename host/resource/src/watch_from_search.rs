@@ -10,7 +10,7 @@ impl WatchResourcesRequest {
     /// if not empty, continues an earlier watch.
     #[must_use]
     pub fn from_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
-        // Counts and plans exist for searches only.
+        // Counts, plans and versions exist for searches only.
         let SearchRequest {
             parent,
             page_size,
@@ -24,6 +24,7 @@ impl WatchResourcesRequest {
             selector,
             include_paging_info: _,
             explain: _,
+            at: _,
         } = search;
         Self {
             parent,

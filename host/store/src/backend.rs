@@ -36,7 +36,7 @@ use tokio::sync::watch;
 
 use crate::{
     StoreId,
-    changes::{ChangeWatch, OpenedChanges, Position},
+    changes::{ChangeWatch, OpenedChanges, PastContent, Position},
     error::StoreError,
     ids::{ExpectedId, ListKey, TypeKey},
     quota::Usage,
@@ -323,6 +323,12 @@ pub trait Backend: Send + Sync + 'static {
         terms: &[Term],
         position: Position,
     ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError>;
+
+    /// Keeps the content of a query as of the newest commit.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn keep(&self, query: &Query) -> Result<Box<dyn PastContent>, StoreError>;
 
     /// Returns a position before every change made at this time or later, by `meta.update_time`, and with as few
     /// earlier changes behind it as possible; `None` when the history does not reach back so far. Reads the history.

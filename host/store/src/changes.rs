@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use mortise_resource::EncodedResource;
 
-use crate::{Cursor, StoreError};
+use crate::{Cursor, ListKey, StoreError};
 
 /// A place in the order of commits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -90,6 +90,26 @@ pub trait ChangeWatch: Send + Sync {
 
     /// Returns the newest position of the store, if the watch has delivered everything before it.
     fn newest(&self) -> Option<Position>;
+}
+
+/// The content of a query as of one commit, kept while the store goes on: the states that were overwritten since.
+/// Dropping it ends it.
+///
+/// A state that is read from the store is that of the commit, unless its resource is among the overwritten by then.
+///
+/// # Cost
+/// Each overwritten state once, within the bytes that all scans have for these (`store.watch_bytes`): beyond them the
+/// scan or the content with the most is ended. A commit compares each of its changes with each kept content.
+pub trait PastContent: Send + Sync {
+    /// Returns the position of the commit.
+    fn position(&self) -> Position;
+
+    /// Returns the states that were overwritten, behind the first `known`, in the order of their first changes; `None`
+    /// for resources that did not exist.
+    ///
+    /// # Errors
+    /// [`StoreError::ScanAborted`]: too much was overwritten.
+    fn overwritten(&self, known: usize) -> Result<Vec<(ListKey, Option<EncodedResource>)>, StoreError>;
 }
 
 /// Matching resources as of one commit, and their changes from there on.

@@ -26,7 +26,7 @@ impl fmt::Display for TypeKey {
 }
 
 /// A place among the resources of a type, in the order of lists.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListKey {
     /// The partition; empty for types without one.
     pub partition: String,

@@ -32,7 +32,7 @@ mod terms;
 pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, Health, Mutation, Query, ScanPart, Stats, Watch, WatchEvent,
 };
-pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, Position, PriorState};
+pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, PastContent, Position, PriorState};
 pub use engine::{Compaction, Comparison, FORMAT, Loader, Lock, Options, SledBackend, StoreId};
 pub use error::{IdPartError, StoreError};
 pub use ids::{ExpectedId, ListKey, TypeKey};

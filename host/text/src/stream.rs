@@ -59,7 +59,7 @@ pub struct Reader<'a, R> {
     types: &'a dyn Types,
     limits: Limits,
     /// Start of the next part.
-    at: Position,
+    position: Position,
     /// The line of YAML that begins the next part.
     held: Vec<u8>,
     ready: VecDeque<Document>,
@@ -84,7 +84,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
             format: format.or_else(|| Format::of_name(name)),
             types,
             limits,
-            at: Position::START,
+            position: Position::START,
             held: Vec::new(),
             ready: VecDeque::new(),
             ended: false,
@@ -195,8 +195,8 @@ impl<'a, R: BufRead> Reader<'a, R> {
             Ok((_, None)) => return Ok(false),
             Err(source) => return Err(ReadError::Io { file: file_name(&self.name).to_owned(), source }),
         };
-        let begin = self.at;
-        self.at = after(begin, &part);
+        let begin = self.position;
+        self.position = after(begin, &part);
         if self.is_over(&part) {
             self.ended = true;
             let message = format!("a value is larger than {} bytes", self.limits.bytes);

@@ -50,7 +50,7 @@ pub struct Function {
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
     name: &'static str,
-    of: ValueType,
+    value_type: ValueType,
     allow_null: bool,
     description: &'static str,
 }
@@ -126,7 +126,7 @@ impl Function {
         }
         let parameters = self.parameters.iter().chain(self.variadic.iter().cycle());
         for ((argument, parameter), place) in arguments.iter().zip(parameters).zip(0_u32..) {
-            let fits = if argument.is_null() { parameter.allow_null } else { parameter.of.fits(argument) };
+            let fits = if argument.is_null() { parameter.allow_null } else { parameter.value_type.fits(argument) };
             if !fits {
                 return Err(FunctionFault::at(place, format!("{} cannot be {argument:?}", parameter.name)));
             }
@@ -143,7 +143,7 @@ impl Parameter {
     /// Makes a parameter, which does not accept null. The rules for its name are a function's.
     #[must_use]
     pub const fn new(name: &'static str, of: ValueType) -> Self {
-        Self { name, of, allow_null: false, description: "" }
+        Self { name, value_type: of, allow_null: false, description: "" }
     }
 
     /// Accepts [`Value::Null`], too. Values inside others may always be null.
@@ -163,7 +163,7 @@ impl Parameter {
     fn to_wire(self) -> manifest::FunctionParameter {
         manifest::FunctionParameter {
             name: self.name.to_owned(),
-            r#type: Some(self.of.to_wire()),
+            r#type: Some(self.value_type.to_wire()),
             allow_null: self.allow_null,
             description: self.description.to_owned(),
         }

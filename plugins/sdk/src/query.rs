@@ -15,7 +15,7 @@ use crate::{Failure, Kind, Typed, host::AnyHost, kind::Data, typed::typed};
 #[must_use]
 pub struct Query<'a, M> {
     searcher: Searcher<'a>,
-    of: Kind<M>,
+    kind: Kind<M>,
     request: SearchRequest,
 }
 
@@ -78,7 +78,7 @@ impl<'a, M: Data> Query<'a, M> {
     fn with(searcher: Searcher<'a>, of: Kind<M>, tenancy: &pb::Tenancy) -> Self {
         let request =
             SearchRequest { r#type: Some(of.to_pb()), tenancy: Some(tenancy.clone()), ..SearchRequest::default() };
-        Self { searcher, of, request }
+        Self { searcher, kind: of, request }
     }
 
     /// Restricts the query to names with this prefix.
@@ -142,7 +142,7 @@ impl<'a, M: Data> Query<'a, M> {
     /// # Errors
     /// Those of [`Self::page`].
     pub fn all(&self) -> Result<Vec<Typed<M>>, Failure> {
-        let mut query = Self { searcher: self.searcher, of: self.of, request: self.request.clone() };
+        let mut query = Self { searcher: self.searcher, kind: self.kind, request: self.request.clone() };
         let mut all = Vec::new();
         loop {
             let page = query.page()?;

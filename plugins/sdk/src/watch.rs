@@ -104,7 +104,7 @@ impl Index {
 
 /// A watched type.
 pub struct Watch<M: 'static> {
-    of: KindName,
+    kind: KindName,
     mapper: Mapper<M>,
     /// Decodes for a mapper that is a function; absent, and so not compiled, for the others.
     through: Option<MapThrough<M>>,
@@ -119,7 +119,7 @@ impl<M: Data> Watch<M> {
             Mapper::Map(_) => Some(map),
             _ => None,
         };
-        Self { of: of.name(), mapper, through, indexes: &[] }
+        Self { kind: of.name(), mapper, through, indexes: &[] }
     }
 
     /// Sets the indexes of this type in the cache.
@@ -140,7 +140,7 @@ pub trait AnyWatch: Sync {
 
 impl<M> AnyWatch for Watch<M> {
     fn is(&self, of: &pb::Type) -> bool {
-        self.of.is(of)
+        self.kind.is(of)
     }
 
     fn describe(&self) -> manifest::Watch {
@@ -152,7 +152,7 @@ impl<M> AnyWatch for Watch<M> {
             Mapper::Map(_) => manifest::watch::Mapper::Map(true),
         };
         manifest::Watch {
-            r#type: Some(self.of.describe()),
+            r#type: Some(self.kind.describe()),
             mapper: Some(mapper),
             indexes: self.indexes.iter().map(Index::describe).collect(),
         }

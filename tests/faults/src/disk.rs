@@ -190,7 +190,7 @@ impl Disk {
 
     fn begin(&mut self, number: u64, call: &Call) -> Result<()> {
         let begun = match call {
-            Call::Write { path, fd, at, data } => {
+            Call::Write { path, fd, offset: at, data } => {
                 // A removed file: its later content cannot be seen.
                 let Some(node) = self.find(path) else { return Ok(()) };
                 let end = self.file(node)?.current.len();

@@ -44,7 +44,7 @@ pub(crate) enum Call {
     Write {
         path: Parts,
         fd: i64,
-        at: Option<u64>,
+        offset: Option<u64>,
         data: Vec<u8>,
     },
     /// Moves the position of a descriptor; the result is the new position.
@@ -80,7 +80,9 @@ pub(crate) enum Call {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Write { path, at, data, .. } => write!(f, "write {} {at:?} {} bytes", path.join("/"), data.len()),
+            Self::Write { path, offset: at, data, .. } => {
+                write!(f, "write {} {at:?} {} bytes", path.join("/"), data.len())
+            }
             other => write!(f, "{other:?}"),
         }
     }
@@ -282,7 +284,7 @@ fn call(name: &str, arguments: &str, root: &Path) -> Result<Option<Call>, String
                 let data = bytes(argument(1)?).ok_or("no bytes")?;
                 (data, if name == "write" { None } else { Some(number(3)?) })
             };
-            Some(Call::Write { path, fd, at, data })
+            Some(Call::Write { path, fd, offset: at, data })
         }
         "ftruncate" => fd(0)?.1.map(|path| number(1).map(|len| Call::Truncate { path, len })).transpose()?,
         "fallocate" => match fd(0)?.1 {
@@ -371,7 +373,7 @@ mod tests {
 ";
         let open = Call::Open { path: path("f"), create: true, truncate: false, append: false };
         let sync = || Call::Sync { path: path("f") };
-        let write = |at, data: &[u8]| Call::Write { path: path("f"), fd: 7, at: Some(at), data: data.to_vec() };
+        let write = |at, data: &[u8]| Call::Write { path: path("f"), fd: 7, offset: Some(at), data: data.to_vec() };
         let expected = [
             Event::Begin(1, open),
             Event::End(1, 7),
@@ -435,7 +437,7 @@ mod tests {
             Call::Rename { from: path("a"), to: path("b") },
             Call::Remove { path: path("b") },
             Call::MakeDir { path: path("e") },
-            Call::Write { path: path("b"), fd: 5, at: None, data: b"ab".to_vec() },
+            Call::Write { path: path("b"), fd: 5, offset: None, data: b"ab".to_vec() },
             Call::Truncate { path: path("b"), len: 4096 },
         ];
         assert_eq!(begun, expected);

@@ -59,12 +59,14 @@ async fn bad_configurations_are_refused_at_their_places() {
     // Invalid encodings.
     for bytes in [&b"\xc1"[..], b"\x80", b"\xc0\xc0", &[0x91; 3_000], b"\xdd\xff\xff\xff\xff"] {
         let config = Some(pb::DynamicValue { msgpack: bytes.to_vec(), json: Vec::new() });
-        let request = pb::validate_resource_config::Request { type_name: EVERYTHING.into(), config };
+        let request =
+            pb::validate_resource_config::Request { type_name: EVERYTHING.into(), config, ..Default::default() };
         let answer = core.client.validate_resource_config(request).await.unwrap().into_inner();
         assert!(answer.diagnostics.iter().any(|one| one.severity() == Severity::Error), "{bytes:?}");
     }
     let config = encode(&Value::Null);
-    let request = pb::validate_resource_config::Request { type_name: "mortise_no_such".into(), config };
+    let request =
+        pb::validate_resource_config::Request { type_name: "mortise_no_such".into(), config, ..Default::default() };
     let answer = core.client.validate_resource_config(request).await.unwrap().into_inner();
     assert!(answer.diagnostics[0].summary.contains("the server has no type for mortise_no_such"));
 }

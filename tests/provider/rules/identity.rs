@@ -1,12 +1,15 @@
 //! Identities, and resources that core keeps in no file.
 
 use mortise_provider::{
-    proto::tfplugin6::{self as pb, ResourceIdentityData, diagnostic::Severity},
+    proto::tfplugin6::{self as pb, RawState, ResourceIdentityData, diagnostic::Severity},
     value::{Type, Value, msgpack},
 };
 
-use super::{EVERYTHING, attached, summaries, text};
-use crate::provider::terraform_core::{encode, state_json};
+use super::{EVERYTHING, attached, socket, summaries, text};
+use crate::{
+    provider::terraform_core::{Core, encode, state_json},
+    support::Setup,
+};
 
 const PARTS: [&str; 4] = ["partition", "namespace", "name", "uid"];
 
@@ -53,19 +56,42 @@ async fn identities_name_a_resource_for_reads_and_imports() {
         assert_eq!(decoded(answer.imported_resources[0].identity.as_ref()), whole);
         assert_eq!(core.decode(EVERYTHING, answer.imported_resources[0].state.as_ref()).get("uid"), &uid);
     }
-    let other = identity([null(), null(), text("x"), text("01ARZ3NDEKTSV4RRFFQ69G5FAV")]);
-    let identity = Some(ResourceIdentityData { identity_data: encode(&other) });
-    let request = pb::import_resource_state::Request { type_name: EVERYTHING.into(), identity, ..Default::default() };
-    let answer = core.client.import_resource_state(request).await.unwrap().into_inner();
-    assert!(summaries(&answer.diagnostics).contains("with the uid 01ARZ3NDEKTSV4RRFFQ69G5FAV"), "{answer:?}");
+    for (wanted, says) in [
+        (
+            identity([null(), null(), text("x"), text("01ARZ3NDEKTSV4RRFFQ69G5FAV")]),
+            "with the uid 01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        ),
+        (identity([null(), text("default"), text("y"), null()]), "there is no mortise_fields_everything \"default/y\""),
+        (identity([null(), null(), text("Not a name"), null()]), "is not the name of a resource"),
+    ] {
+        let identity = Some(ResourceIdentityData { identity_data: encode(&wanted) });
+        let request =
+            pb::import_resource_state::Request { type_name: EVERYTHING.into(), identity, ..Default::default() };
+        let answer = core.client.import_resource_state(request).await.unwrap().into_inner();
+        assert!(summaries(&answer.diagnostics).contains(says), "{answer:?}");
+    }
 
     let request = pb::upgrade_resource_identity::Request {
         type_name: EVERYTHING.into(),
         version: 0,
-        raw_identity: state_json(&whole),
+        raw_identity: Some(RawState { json: state_json(&whole), ..RawState::default() }),
     };
     let answer = core.client.upgrade_resource_identity(request).await.unwrap().into_inner();
     assert_eq!(decoded(answer.upgraded_identity.as_ref()), whole);
+}
+
+/// An identity names a resource, and nothing outside of the server.
+#[tokio::test]
+async fn a_missing_resource_is_not_imported_from_outside_by_its_identity() {
+    let server = Setup::new().guest("changes").start().await;
+    let mut core = Core::attach(&socket(&server)).await;
+    core.configure(&[]).await.unwrap();
+    let wanted = identity([Value::Null, Value::Null, text("absent"), Value::Null]);
+    let identity = Some(ResourceIdentityData { identity_data: encode(&wanted) });
+    let type_name = "mortise_changes_thing".to_owned();
+    let request = pb::import_resource_state::Request { type_name, identity, ..Default::default() };
+    let answer = core.client.import_resource_state(request).await.unwrap().into_inner();
+    assert!(summaries(&answer.diagnostics).contains("there is no mortise_changes_thing \"absent\""), "{answer:?}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod configuration;
 mod deletion;
 mod identity;
 mod ignored_changes;
+mod kinds;
 mod process;
 mod resources;
 mod secrets;
@@ -12,6 +13,7 @@ mod set_by_server;
 mod taken_names;
 mod unknown_values;
 mod waiting;
+mod write_only;
 
 use std::path::{Path, PathBuf};
 

@@ -14,5 +14,5 @@ async fn lists_hide_data_with_secrets() {
     // The type itself hides what its message marks, as a resource and as a data source.
     let block = &core.schemas[EVERYTHING].block.as_ref().unwrap().block_types[0].block.as_ref().unwrap();
     let hidden: Vec<_> = block.attributes.iter().filter(|one| one.sensitive).map(|one| one.name.as_str()).collect();
-    assert_eq!(hidden, ["secret"]);
+    assert_eq!(hidden, ["secret_wo", "secret"]);
 }

@@ -81,6 +81,34 @@ async fn a_wait_fails_where_another_client_changes_what_was_applied() {
     assert_eq!(state.get("data").get("text"), &text("Mine"), "what was written is not lost");
 }
 
+/// What another client wrote during a wait beside the configured values is not overwritten unseen by the next update,
+/// even if core does not refresh.
+#[tokio::test]
+async fn a_wait_keeps_the_generation_of_the_data_that_it_returns() {
+    let (server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    let wait = wait_for(&["Ready"], NOTHING, "90s");
+    let config = with(core.config(EVERYTHING, "x", &[("text", text("Mine"))]), "wait", wait);
+    let planned = core.plan(EVERYTHING, None, &config).await.unwrap();
+    let controller = async {
+        let mut stored = read_until(&server, &id_of("x"), |_| true).await;
+        let data = Everything { small: 5, ..decoded(&stored) };
+        stored.data = Some(any("mortise.test.v1.Everything", &data));
+        server.write(stored).await.unwrap();
+        report(&server, "x", "Ready").await;
+    };
+    let (made, ()) = tokio::join!(core.apply(EVERYTHING, None, &config, &planned), controller);
+    let made = made.unwrap();
+    assert!(made.state.get("status").get("tests") != &NOTHING);
+    assert_eq!(made.state.get("data").get("small"), &NOTHING, "as planned");
+    let next = core.config(EVERYTHING, "x", &[("text", text("Other"))]);
+    let planned = core.plan(EVERYTHING, Some(&made), &next).await.unwrap();
+    let (faults, _) = core.apply(EVERYTHING, Some(&made), &next, &planned).await.unwrap_err();
+    assert!(summaries(&faults).contains("the resource changed since this was planned"), "{faults:?}");
+    let seen = core.refresh(&made).await.unwrap().unwrap();
+    assert_eq!(seen.state.get("data").get("small"), &crate::provider::rules::number("5"));
+}
+
 #[tokio::test]
 async fn values_of_fields_are_waited_for() {
     const THING: &str = "mortise_changes_thing";

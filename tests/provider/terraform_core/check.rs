@@ -17,7 +17,7 @@ pub(super) fn check_schema(name: &str, schema: &Schema) {
 }
 
 fn check_block(path: &str, block: &Block) {
-    check_attributes(path, &block.attributes, false);
+    check_attributes(path, &block.attributes, false, false);
     for nested in &block.block_types {
         assert!(block.attributes.iter().all(|one| one.name != nested.type_name), "{path}: a name twice");
         assert_eq!(nested.nesting(), nested_block::NestingMode::Single);
@@ -26,7 +26,7 @@ fn check_block(path: &str, block: &Block) {
     }
 }
 
-fn check_attributes(path: &str, all: &[Attribute], computed: bool) {
+fn check_attributes(path: &str, all: &[Attribute], computed: bool, in_set: bool) {
     const RESERVED: [&str; 7] =
         ["connection", "count", "depends_on", "for_each", "lifecycle", "provider", "provisioner"];
     let mut names = std::collections::BTreeSet::new();
@@ -38,12 +38,14 @@ fn check_attributes(path: &str, all: &[Attribute], computed: bool) {
         assert!(path.matches('.').count() > 1 || !RESERVED.contains(&one.name.as_str()), "{path}: reserved");
         assert!(one.required || one.optional || one.computed, "{path}: no flag");
         assert!(!(one.required && (one.optional || one.computed)), "{path}: too many flags");
+        assert!(!one.write_only || (one.optional && !one.computed && !in_set), "{path}: only written");
         assert!(!computed || (one.computed && !one.optional && !one.required), "{path}: within what is computed");
         match &one.nested_type {
             Some(of) => {
                 assert!(one.r#type.is_empty(), "{path}: two types");
                 assert!(of.nesting() != NestingMode::Invalid, "{path}");
-                check_attributes(&path, &of.attributes, one.computed && !one.optional);
+                let in_set = in_set || of.nesting() == NestingMode::Set;
+                check_attributes(&path, &of.attributes, one.computed && !one.optional, in_set);
             }
             None => drop(Type::from_bytes(&one.r#type).expect("a wrong type ends core")),
         }
@@ -73,6 +75,7 @@ pub fn proposed(block: &Block, prior: &Value, config: &Value) -> Value {
     let part = |(name, config): (&String, &Value)| {
         let attribute = block.attributes.iter().find(|one| one.name == *name);
         let value = match attribute {
+            Some(one) if one.write_only => Value::Null,
             Some(one) if one.computed && config.is_null() && !prior.is_null() => prior.get(name).clone(),
             Some(one) if one.computed && config.is_null() => Value::unknown(),
             Some(_) => config.clone(),
@@ -100,6 +103,10 @@ pub fn check_planned(block: &Block, prior: &Value, config: &Value, planned: &Val
 }
 
 fn check_attribute(path: &str, of: &Attribute, prior: &Value, config: &Value, planned: &Value) {
+    if of.write_only {
+        assert!(planned.is_null(), "{path}: planned {planned:?} for a value that is only written");
+        return;
+    }
     if planned == config || (planned == prior && !prior.is_null() && !config.is_null()) {
         return;
     }

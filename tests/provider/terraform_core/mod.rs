@@ -168,7 +168,18 @@ impl Core {
     }
 
     pub async fn validate(&mut self, kind: &str, config: &Value) -> Result<(), Faults> {
-        let request = pb::validate_resource_config::Request { type_name: kind.into(), config: encode(config) };
+        self.validate_as(kind, config, true).await
+    }
+
+    /// Checks a configuration; `takes_write_only` is false for a core before 1.11.
+    pub async fn validate_as(&mut self, kind: &str, config: &Value, takes_write_only: bool) -> Result<(), Faults> {
+        let capabilities =
+            pb::ClientCapabilities { write_only_attributes_allowed: takes_write_only, ..Default::default() };
+        let request = pb::validate_resource_config::Request {
+            type_name: kind.into(),
+            config: encode(config),
+            client_capabilities: takes_write_only.then_some(capabilities),
+        };
         let answer = self.client.validate_resource_config(request).await.unwrap().into_inner();
         or_faults((), answer.diagnostics).map(drop)
     }

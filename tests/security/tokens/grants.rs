@@ -196,6 +196,43 @@ async fn what_grants_nothing_new_needs_no_more() {
     change("clerk", &|token| token.secret_sha256 = vec![7; 32]).await.unwrap();
 }
 
+/// A secret of two tokens holds for neither, so a caller that may write one token could disable another one.
+#[tokio::test]
+async fn no_token_takes_the_secret_of_another() {
+    let guarded = Guarded::start(Setup::new()).await;
+    guarded.policy("clerk", "", clerk()).await;
+    let secret = guarded.token("clerk", &["clerk"], |_| {}).await;
+    let mut client = guarded.resources(&secret).await;
+    let read = client.read(pb::ReadRequest { id: Some(id("mortise.v1.Token", "bootstrap")) }).await.unwrap();
+    let theirs: data::Token = decoded(&read.into_inner().resource.unwrap());
+    let own = data::Token { policies: vec!["clerk".into()], ..data::Token::default() };
+    let hash = Sha256::digest(&secret).to_vec();
+    let later = Some(prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 });
+    let present = data::Token { secret_sha256: theirs.secret_sha256.clone(), ..own.clone() };
+    let earlier = data::Token {
+        secret_sha256: hash.clone(),
+        previous_secret_sha256: theirs.secret_sha256,
+        previous_expires_at: later,
+        ..own.clone()
+    };
+    let mut manager = guarded.resources(&guarded.management).await;
+    for name in ["clerk", "new"] {
+        for taking in [&present, &earlier] {
+            let token = resource(id("mortise.v1.Token", name), Some(any("mortise.v1.Token", taking)));
+            for client in [&mut client, &mut manager] {
+                let (code, said) = refusal(client.write(pb::WriteRequest { resource: Some(token.clone()) }).await);
+                assert!(code == Code::InvalidArgument && said.contains("another token has this secret"), "{said}");
+            }
+        }
+    }
+    // Its own secret it keeps, as a rotation with a grace does.
+    let rotated =
+        data::Token { secret_sha256: vec![7; 32], previous_secret_sha256: hash, previous_expires_at: later, ..own };
+    let token = resource(id("mortise.v1.Token", "clerk"), Some(any("mortise.v1.Token", &rotated)));
+    client.write(pb::WriteRequest { resource: Some(token) }).await.unwrap();
+    client.read(pb::ReadRequest { id: Some(id("mortise.v1.Token", "clerk")) }).await.unwrap();
+}
+
 /// A policy that denies is not taken away by a caller to whom it applies.
 #[tokio::test]
 async fn what_is_denied_is_not_opened_by_the_denied() {

@@ -102,6 +102,16 @@ async fn words_that_name_nothing_are_warned_of() {
             vec![],
             "data.rules: resource/demo.v2.artist: no such",
         ),
+        (
+            r#"key "resource/demo.v2.Artist/Korn" { policy = "deny" }"#,
+            vec![],
+            "data.rules: resource/demo.v2.Artist/Korn: no resource has such a name",
+        ),
+        (
+            r#"key_prefix "resource/demo.v2.Artist/ko*" { policy = "deny" }"#,
+            vec![],
+            "data.rules: resource/demo.v2.Artist/ko*: no resource has such a name",
+        ),
     ] {
         let seen = warned(rules, type_rules).await;
         assert!(matches!(&*seen, [one] if one.contains(says)), "{says}: {seen:?}");
@@ -115,8 +125,9 @@ async fn words_that_name_nothing_are_warned_of() {
         assert!(warned(&rules, vec![]).await.is_empty(), "{area}");
     }
     let fine = [allow(&["*"], &["*", "demo/*", "demo/Artist", "demo.v1.Artist"]), placed("default", "default", "korn")];
-    let rules =
-        "key_prefix \"resource/demo.v\" { policy = \"read\" } key \"resource/demo.v2.Artist/x\" { policy = \"deny\" }";
+    let rules = "key_prefix \"resource/demo.v\" { policy = \"read\" } key \"resource/demo.v2.Artist/x\" { policy = \"deny\" } \
+                 key_prefix \"resource/demo.v2.Artist/\" { policy = \"read\" } \
+                 key_prefix \"resource/demo.v2.Artist/x-\" { policy = \"read\" }";
     assert!(warned(rules, fine.to_vec()).await.is_empty());
 
     let addr = guarded.server.grpc.to_string();

@@ -26,7 +26,7 @@ pub(super) struct Records {
 pub(super) struct Question {
     /// The name in the case of the question.
     pub(super) name: Name,
-    pub(super) of: RecordType,
+    pub(super) record_type: RecordType,
     pub(super) part: Part,
     /// The service's full name in lower case.
     pub(super) service: Name,
@@ -57,13 +57,13 @@ impl Question {
         if !is_there {
             return None;
         }
-        if self.of == RecordType::ANY {
+        if self.record_type == RecordType::ANY {
             return Some(Records { answers: vec![any(&self.name, self.ttl)], additionals: Vec::new() });
         }
         Some(match &self.part {
             Part::Protocol => Records::default(),
             Part::Port(port) => self.srv(&healthy, Some(port)),
-            Part::Whole if self.of == RecordType::SRV => self.srv(&healthy, None),
+            Part::Whole if self.record_type == RecordType::SRV => self.srv(&healthy, None),
             Part::Whole => self.addresses(&healthy),
             Part::Workload(workload) => {
                 healthy.retain(|endpoint| label(endpoint) == *workload);
@@ -74,7 +74,7 @@ impl Question {
 
     /// Address records, or a single CNAME to a host name.
     fn addresses(&self, healthy: &[&Endpoint]) -> Records {
-        if !matches!(self.of, RecordType::A | RecordType::AAAA | RecordType::CNAME) {
+        if !matches!(self.record_type, RecordType::A | RecordType::AAAA | RecordType::CNAME) {
             return Records::default();
         }
         if let [only] = healthy
@@ -87,7 +87,7 @@ impl Question {
         let mut seen = BTreeSet::new();
         let found = healthy.iter().filter_map(|endpoint| endpoint.address.parse::<IpAddr>().ok());
         let answers = found
-            .filter(|ip| of(*ip) == self.of && seen.insert(*ip))
+            .filter(|ip| of(*ip) == self.record_type && seen.insert(*ip))
             .take(self.max_records)
             .map(|ip| address(self.name.clone(), self.ttl, ip))
             .collect();
@@ -97,7 +97,7 @@ impl Question {
     /// SRV records for each port of each endpoint, with the addresses of the targets.
     fn srv(&self, healthy: &[&Endpoint], port: Option<&str>) -> Records {
         let mut records = Records::default();
-        if self.of != RecordType::SRV {
+        if self.record_type != RecordType::SRV {
             return records;
         }
         let (mut seen, mut addressed) = (BTreeSet::new(), BTreeSet::new());

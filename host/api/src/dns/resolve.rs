@@ -201,7 +201,8 @@ impl Resolver {
             }
             Subject::Service { namespace, service, part } => {
                 let whole = self.name_in_zone(&format!("{service}.{namespace}.svc"));
-                let question = Question { name: name.clone(), of: query_type, part, service: whole, ttl, max_records };
+                let question =
+                    Question { name: name.clone(), record_type: query_type, part, service: whole, ttl, max_records };
                 let lookup = self.of_service(question, &namespace, &service, from, by).await;
                 lookup.unwrap_or_else(Lookup::code)
             }
@@ -396,7 +397,7 @@ mod tests {
 
     fn question(of: RecordType) -> Question {
         let name = Name::from_ascii("web.default.svc.cluster.local.").unwrap();
-        Question { name: name.clone(), of, part: Part::Whole, service: name, ttl: 0, max_records: 78 }
+        Question { name: name.clone(), record_type: of, part: Part::Whole, service: name, ttl: 0, max_records: 78 }
     }
 
     fn service(endpoints: usize) -> Vec<u8> {
@@ -424,5 +425,23 @@ mod tests {
         assert_eq!(answer(5, RecordType::A, Transport::Udp).await.records.answers.len(), 5, "a small one needs none");
         assert!(!answer(5_000, RecordType::A, Transport::Tcp).await.is_truncated);
         drop(held);
+    }
+
+    /// A large answer waits for the only other thread, which is busy; small ones come meanwhile.
+    #[test]
+    fn datagrams_about_large_services_are_answered_on_other_threads() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let places = LargeServices::new(16);
+            let answer = |endpoints| places.answer(question(RecordType::A), service(endpoints), Transport::Udp);
+            let (release, taken) = std::sync::mpsc::channel::<()>();
+            let taken = spawn_blocking(move || taken.recv());
+            let mut large = std::pin::pin!(answer(5_000));
+            assert!(futures::poll!(large.as_mut()).is_pending());
+            assert_eq!(answer(5).await.unwrap().records.answers.len(), 5);
+            release.send(()).unwrap();
+            assert_eq!(large.await.unwrap().records.answers.len(), 78);
+            taken.await.unwrap().unwrap();
+        });
     }
 }

@@ -81,7 +81,7 @@ impl LogReader {
                         self.seen.swap_remove(index);
                         continue;
                     }
-                    if line.at > self.begun + MAX_LINE_DELAY {
+                    if line.time > self.begun + MAX_LINE_DELAY {
                         self.seen = Vec::new();
                     }
                     return Some(wire(&line));
@@ -96,7 +96,7 @@ impl LogReader {
         let message = format!("up to {lines} lines are lost: this reader was too slow");
         wire(&LogLine {
             plugin: self.plugin.as_str().into(),
-            at: SystemTime::now(),
+            time: SystemTime::now(),
             level: LogLevel::Warn,
             hook: "",
             message,
@@ -108,7 +108,7 @@ impl LogReader {
 fn wire(line: &LogLine) -> data::LogLine {
     data::LogLine {
         plugin: line.plugin.to_string(),
-        at: Some(line.at.into()),
+        at: Some(line.time.into()),
         level: line.level as u32,
         hook: line.hook.to_owned(),
         message: line.message.clone(),

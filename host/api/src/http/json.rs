@@ -18,7 +18,7 @@ pub(super) const JSON: (HeaderName, HeaderValue) = (CONTENT_TYPE, HeaderValue::f
 /// Prints resources of one type. Does not keep a plugin alive.
 #[derive(Clone)]
 pub(super) struct Printer {
-    of: OneType,
+    kind: OneType,
     /// Whether to print the server's part of meta.
     whole_meta: bool,
 }
@@ -26,7 +26,7 @@ pub(super) struct Printer {
 impl Printer {
     /// Creates a printer for resources with data of this message.
     pub(super) fn new(data: &MessageDescriptor) -> Self {
-        Self { of: OneType(data.clone()), whole_meta: false }
+        Self { kind: OneType(data.clone()), whole_meta: false }
     }
 
     /// Sets whether the server's part of meta is printed, for queries that select fields.
@@ -45,8 +45,8 @@ impl Printer {
     }
 
     fn print(&self, resource: &pb::Resource, indent: Indent) -> String {
-        let whole = WholeMeta(&self.of);
-        let types: &dyn Types = if self.whole_meta { &whole } else { &self.of };
+        let whole = WholeMeta(&self.kind);
+        let types: &dyn Types = if self.whole_meta { &whole } else { &self.kind };
         consul::resource(resource, types, indent)
     }
 

@@ -12,7 +12,7 @@ use prost_types::FieldMask;
 use crate::{authenticate::Authenticated, call};
 
 /// Parameters that make a request a query by content.
-const SEARCH_PARAMETERS: [&str; 11] = [
+const SEARCH_PARAMETERS: [&str; 12] = [
     "selector",
     "filter",
     "order_by",
@@ -24,6 +24,7 @@ const SEARCH_PARAMETERS: [&str; 11] = [
     "explain",
     "paging_info",
     "resume_token",
+    "at",
 ];
 
 /// The parameters of a request.
@@ -120,6 +121,7 @@ impl Query {
             tenancy: Some(self.tenancy()),
             selector: selector.map_err(|fault| Error::invalid(fault.to_string()))?,
             explain: flag("explain"),
+            at: value("at"),
         })
     }
 

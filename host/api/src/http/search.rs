@@ -31,10 +31,23 @@ pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> 
     let rpc = request.query.search(request.kind.gvk.to_pb())?;
     let (counts, span) = (rpc.include_paging_info, type_span("query.Search", rpc.r#type.as_ref()));
     let found = run_guarded(span, Box::pin(request.shared.service.search(&caller, rpc))).await?;
-    let SearchResponse { resources, prev_page_token, next_page_token, current_offset, total_results_count, plan } =
-        found;
+    let SearchResponse {
+        resources,
+        prev_page_token,
+        next_page_token,
+        current_offset,
+        total_results_count,
+        plan,
+        at,
+        resume_token,
+    } = found;
     let mut rest = Vec::new();
-    for (key, token) in [("prevPageToken", prev_page_token), ("nextPageToken", next_page_token)] {
+    for (key, token) in [
+        ("prevPageToken", prev_page_token),
+        ("nextPageToken", next_page_token),
+        ("at", at),
+        ("resumeToken", resume_token),
+    ] {
         if !token.is_empty() {
             rest.push((key, token.into()));
         }

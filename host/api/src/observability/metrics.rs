@@ -206,6 +206,10 @@ pub const ALL: &[Metric] = table! {
         "Watches of a peer that had to start with a new snapshot.";
     Gauge mortise_region_stopped(peer)
         "1 while nothing is taken from a peer: another region or store answers, or a snapshot would remove too much; otherwise 0.";
+    Gauge mortise_search_versions()
+        "Versions kept for further pages of searches.";
+    Counter mortise_search_versions_replaced_total()
+        "Versions given up for those of other searches; their next pages are Aborted.";
     Counter mortise_store_changes_total()
         "Committed changes.";
     Histogram mortise_store_checkpoint_seconds()

@@ -123,3 +123,38 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, thread};
+
+    use super::*;
+
+    #[test]
+    fn lines_are_bounded_in_number_and_bytes_and_keep_their_order() {
+        let queue = Queue::new(3, 10);
+        assert!(queue.push("123456") && queue.push("1234") && !queue.push("1"), "10 bytes");
+        let first = queue.take().unwrap();
+        assert!(queue.push("") && !queue.push(""), "the line that is being sent is the third");
+        queue.put_back(first);
+        assert_eq!((queue.take().as_deref(), queue.take().as_deref()), (Some("123456"), Some("1234")));
+    }
+
+    #[test]
+    fn a_stop_waits_until_the_last_line_was_sent() {
+        let queue = Arc::new(Queue::new(3, 100));
+        assert!(queue.push("line"));
+        queue.close();
+        assert!(!queue.push("late"));
+        let sent = queue.clone();
+        let sink = thread::spawn(move || {
+            while sent.take().is_some() {
+                thread::yield_now();
+                sent.done();
+            }
+        });
+        queue.wait_until_done(Instant::now() + Duration::from_secs(600));
+        assert_eq!(queue.abandon(), 0);
+        sink.join().unwrap();
+    }
+}

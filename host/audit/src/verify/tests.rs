@@ -108,7 +108,8 @@ fn the_first_line_that_breaks_is_named() {
     assert_eq!(with(&|all| all[3] = all[3].replace("line", "mine")).0, 5);
     assert_eq!(with(&|all| all[7] = all[7].replace("line", "mine")).0, 8);
     assert_eq!(with(&|all| all.swap(3, 4)).0, 4);
-    assert_eq!(with(&|all| all.insert(4, all[3].clone())).0, 5);
+    let doubled = "it is record 4, but record 4 comes before it".to_owned();
+    assert_eq!(with(&|all| all.insert(4, all[3].clone())), (5, doubled));
     assert_eq!(with(&|all| all.insert(4, "{\"line\":9}\n".to_owned())).0, 5);
     assert_eq!(with(&|all| all.insert(4, "noise\n".to_owned())).0, 5);
     assert_eq!(with(&|all| all.push("noise\n".to_owned())).0, 9);
@@ -117,7 +118,8 @@ fn the_first_line_that_breaks_is_named() {
     let long = "x".repeat(3 * MAX_LINE_BYTES as usize) + "\n";
     assert_eq!(with(&|all| all.insert(2, long.clone())).0, 3);
     // A chain that begins again.
-    assert_eq!(with(&|all| all.extend(all.clone())).0, 9);
+    let (line, fault) = with(&|all| all.extend(all.clone()));
+    assert!(line == 9 && fault.starts_with("a new chain begins"), "{fault}");
     fs::write(&current, all.concat()).unwrap();
     assert_eq!(verify(&paths).unwrap().records, 8);
 }
@@ -144,17 +146,50 @@ fn a_server_notices_removed_lines_and_the_gap_stays() {
 fn lines_of_a_release_without_chain_come_first() {
     let dir = tempfile::tempdir().unwrap();
     let current = dir.path().join(CURRENT);
-    fs::write(&current, "{\"old\":1}\n{\"old\":2}\n{\"ol").unwrap();
-    let mut files = RotatingFile::open(dir.path(), 100_000, 2).unwrap();
+    let long = "x".repeat(3 * MAX_LINE_BYTES as usize);
+    fs::write(&current, format!("{long}\n{{\"old\":1}}\n{{\"old\":2}}\n{{\"ol")).unwrap();
+    let mut files = RotatingFile::open(dir.path(), 10 * MAX_LINE_BYTES, 2).unwrap();
     write(&mut files, 0..2);
     let paths = [dir.path().to_owned()];
     let whole = verify(&paths).unwrap();
-    assert_eq!((whole.before_chain, whole.first, whole.last), (3, 1, 2));
+    assert_eq!((whole.before_chain, whole.first, whole.last), (4, 1, 2));
     let text = fs::read_to_string(&current).unwrap().replace("\"old\":2", "\"old\":3");
     fs::write(&current, text).unwrap();
-    assert_eq!(broken(&paths).1, 4);
+    assert_eq!(broken(&paths).1, 5);
     let none = dir.path().join("none");
     fs::create_dir(&none).unwrap();
     assert!(matches!(verify(&[none]), Err(VerifyError::Empty(_))));
     assert!(matches!(verify(&[dir.path().join("absent")]), Err(VerifyError::File(_))));
+}
+
+/// Power fails between a record and its line feed.
+#[test]
+fn a_record_without_its_line_feed_is_a_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = [dir.path().to_owned()];
+    drop(log(dir.path(), 3));
+    let current = dir.path().join(CURRENT);
+    let text = fs::read(&current).unwrap();
+    fs::write(&current, text.trim_ascii_end()).unwrap();
+    fs::remove_file(dir.path().join(HEAD)).unwrap();
+    let cut = verify(&paths).unwrap();
+    assert_eq!((cut.last, cut.ends_unfinished), (3, false));
+    let mut files = RotatingFile::open(dir.path(), 100_000, 100).unwrap();
+    write(&mut files, 3..5);
+    let whole = verify(&paths).unwrap();
+    assert_eq!((whole.records, whole.last, whole.unfinished), (5, 5, 0));
+    assert!(lines(&current).iter().all(|line| line.ends_with("}\n")));
+}
+
+#[test]
+fn an_unfinished_line_of_a_file_that_takes_the_name_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut files = RotatingFile::open(dir.path(), 100_000, 100).unwrap();
+    write(&mut files, 0..2);
+    let current = dir.path().join(CURRENT);
+    fs::rename(&current, dir.path().join("audit-0.jsonl")).unwrap();
+    fs::write(&current, "{\"time\":\"hal").unwrap();
+    write(&mut files, 2..4);
+    let whole = verify(&[dir.path().to_owned()]).unwrap();
+    assert_eq!((whole.files, whole.last, whole.unfinished), (2, 4, 1));
 }

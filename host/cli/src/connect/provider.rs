@@ -9,6 +9,9 @@ use mortise_provider::{
     schema::Snapshot,
 };
 
+use tokio::sync::OnceCell;
+use tonic::transport::Channel;
+
 use super::{Connect, address::UNIX, target::Target};
 use crate::{CliError, env};
 
@@ -23,8 +26,9 @@ pub struct ProviderConnector {
 enum Server {
     /// Server by flags, the environment and contexts.
     Environment(Box<Connect>),
-    /// Server behind a socket on this machine. The environment is the server's, not the user's, and does not count.
-    Local(PathBuf),
+    /// Server behind a socket on this machine, and the connection that all sessions share. The environment is the
+    /// server's, not the user's, and does not count.
+    Local(PathBuf, Arc<OnceCell<Channel>>),
 }
 
 impl ProviderConnector {
@@ -42,7 +46,7 @@ impl ProviderConnector {
     /// Connects to the server behind a socket, and to no other.
     #[must_use]
     pub fn of_socket(socket: PathBuf) -> Self {
-        Self { server: Server::Local(socket), snapshot: None }
+        Self { server: Server::Local(socket, Arc::default()), snapshot: None }
     }
 
     /// Connects to the server of these settings.
@@ -53,14 +57,15 @@ impl ProviderConnector {
         let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
         let given = match &self.server {
             Server::Environment(connect) => (**connect).clone(),
-            Server::Local(_) => Connect::default(),
+            Server::Local(..) => Connect::default(),
         };
         if *settings == ConnectionSettings::default()
             && let Server::Environment(_) = self.server
         {
-            return client_of(&given.resolve(&env::process)?).await;
+            let target = given.resolve(&env::process)?;
+            return client_of(&target, connect(&target).await?);
         }
-        let connect = Connect {
+        let wanted = Connect {
             grpc_addr: settings.address.clone(),
             token: settings.token.clone(),
             token_file: path(&settings.token_file),
@@ -70,25 +75,31 @@ impl ProviderConnector {
             tls_server_name: settings.tls_server_name.clone(),
             ..given
         };
-        let target = match &self.server {
-            Server::Environment(_) => connect.resolve(&env::process)?,
-            Server::Local(socket) => {
+        match &self.server {
+            Server::Environment(_) => {
+                let target = wanted.resolve(&env::process)?;
+                client_of(&target, connect(&target).await?)
+            }
+            Server::Local(socket, shared) => {
                 let own = format!("{UNIX}{}", socket.display());
-                if connect.grpc_addr.as_ref().is_some_and(|address| *address != own) {
+                if wanted.grpc_addr.as_ref().is_some_and(|address| *address != own) {
                     return Err(CliError::usage(format!(
                         "core is attached to the server behind {own}, and the provider's configuration names another one"
                     ))
                     .remedy("leave `address` out, or unset TF_REATTACH_PROVIDERS"));
                 }
-                Connect { grpc_addr: Some(own), ..connect }.resolve(&|_| None)?
+                let target = Connect { grpc_addr: Some(own), ..wanted }.resolve(&|_| None)?;
+                client_of(&target, shared.get_or_try_init(|| connect(&target)).await?.clone())
             }
-        };
-        client_of(&target).await
+        }
     }
 }
 
-async fn client_of(target: &Target) -> Result<GrpcClient, CliError> {
-    let channel = target.endpoint()?.connect().await.map_err(|e| target.unreachable(&e))?;
+async fn connect(target: &Target) -> Result<Channel, CliError> {
+    target.endpoint()?.connect().await.map_err(|e| target.unreachable(&e))
+}
+
+fn client_of(target: &Target, channel: Channel) -> Result<GrpcClient, CliError> {
     let token = target.token.as_ref().map(|token| token.parse()).transpose();
     let token = token.map_err(|e| CliError::usage("the token holds invalid characters").caused_by(e))?;
     Ok(GrpcClient::new(channel, token, target.url(), target.timeout))

@@ -139,10 +139,11 @@ impl QueryArgs {
             tenancy: Some(tenancy),
             selector: self.selector.clone(),
             explain: self.explain,
+            at: String::new(),
         }
     }
 
-    /// Searches: one page if one is requested, else all of them.
+    /// Searches: one page if one is requested, else all of them as of one version.
     pub(crate) async fn search(
         &self,
         session: &Session,
@@ -153,13 +154,14 @@ impl QueryArgs {
     ) -> Result<Found, CliError> {
         let mut request = self.request(ty, tenancy, parent);
         if !self.wants_page() {
-            request.page_size = PAGE;
+            // All pages as of one version: a resource that moves in the order meanwhile is shown once.
+            (request.page_size, request.at) = (PAGE, "now".to_owned());
         }
         let mut found = Found::default();
         let mut plan: Option<QueryPlan> = None;
         loop {
             let answer = session.call(gvk(ty), async { session.queries().search(request.clone()).await }).await?;
-            let SearchResponse { resources, prev_page_token, next_page_token, plan: of_page, .. } = answer;
+            let SearchResponse { resources, prev_page_token, next_page_token, plan: of_page, at, .. } = answer;
             found.resources.extend(resources);
             plan = match (plan, of_page) {
                 (Some(all), Some(page)) => Some(together(all, &page)),
@@ -172,7 +174,8 @@ impl QueryArgs {
             if next_page_token.is_empty() {
                 break;
             }
-            request.page_token = next_page_token;
+            // A server of an earlier version has no versions.
+            (request.page_token, request.at) = (next_page_token, at);
         }
         if let Some(plan) = plan {
             ui.note(&format!("{}: {}", type_name(ty), explained(&plan)));

@@ -210,7 +210,7 @@ async fn definitions_that_make_no_sense_are_refused() {
         r#"Index with name "x" is already defined."#
     );
     assert!(refused(base().index(Index::new("id", By::Owner))).contains("already defined"));
-    let index = Mapper::Index { of: artist(), index: "y".into(), keys: Arc::new(|_| Ok(Vec::new())) };
+    let index = Mapper::Index { kind: artist(), index: "y".into(), keys: Arc::new(|_| Ok(Vec::new())) };
     assert!(refused(base().watch(album(), index, Vec::new())).contains("add the index"));
 }
 

@@ -92,7 +92,7 @@ async fn through_an_index_of_the_managed_type() {
     let keys: Keys = Arc::new(|album| Ok(album.id.iter().map(|id| IndexKey::text(&id.name)).collect()));
     let genre: Keys = Arc::new(|r| Ok(r.metadata.get("genre").map(|g| IndexKey::text(g)).into_iter().collect()));
     let fault = |d: Definition| {
-        let found = Mapper::Index { of: artist(), index: "genre".into(), keys };
+        let found = Mapper::Index { kind: artist(), index: "genre".into(), keys };
         d.index(Index::new("genre", By::Keys(genre))).watch(album(), found, Vec::new())
     };
     let harness = Harness::new(Probe::done());

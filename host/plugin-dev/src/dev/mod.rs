@@ -31,7 +31,7 @@ const SETTLE_TIME: Duration = Duration::from_millis(30);
 #[derive(Debug, Args)]
 pub struct Dev {
     #[command(flatten)]
-    of: Crate,
+    package: Crate,
     /// Runs the cases in tests/cases before each installation; if one fails, nothing is installed
     #[arg(long)]
     test: bool,
@@ -63,11 +63,11 @@ impl Dev {
             self.round(&session, &ui, None, None).await?;
             return Ok(Exit::Done);
         }
-        let mut watch = watch::Watch::new(self.of.dir())?;
+        let mut watch = watch::Watch::new(self.package.dir())?;
         view::say(
             &ui,
             view::LineKind::Dev,
-            &format!("watching {}, installing into {}", self.of.dir().display(), session.url()),
+            &format!("watching {}, installing into {}", self.package.dir().display(), session.url()),
         )?;
         let mut following: Option<view::LiveView> = None;
         let mut changed = None;
@@ -103,7 +103,7 @@ impl Dev {
         watch: Option<&watch::Watch>,
     ) -> Result<String, CliError> {
         let begun = changed.unwrap_or_else(Instant::now);
-        let path = self.of.build().await?;
+        let path = self.package.build().await?;
         // The component is in a folder of the target directory, wherever that is.
         if let (Some(watch), Some(built)) = (watch, path.ancestors().nth(2)) {
             watch.ignore(built);
@@ -134,7 +134,7 @@ impl Dev {
     }
 
     async fn cases(&self, ui: &Ui, component: PathBuf) -> Result<(), CliError> {
-        let cases = self.cases.clone().unwrap_or_else(|| self.of.within("tests/cases"));
+        let cases = self.cases.clone().unwrap_or_else(|| self.package.within("tests/cases"));
         let suite = Suite { component, cases, filter: None, record: false, with: Vec::new() };
         let summary = suite.run(|_| Ok(())).await?;
         if summary.first_failure().is_some() {

@@ -84,7 +84,7 @@ pub(super) struct Authorize {
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
     #[serde(rename = "type")]
-    pub(super) of: String,
+    pub(super) type_name: String,
     #[serde(default)]
     pub(super) partition: String,
     #[serde(default)]
@@ -96,7 +96,7 @@ pub(super) struct List {
 #[serde(deny_unknown_fields)]
 pub(super) struct Upgrade {
     #[serde(rename = "type")]
-    pub(super) of: String,
+    pub(super) type_name: String,
     /// Schema version of the data.
     pub(super) since: u32,
     /// Message of the data, if it is not the type's own; it must be in the plugin's descriptors.
@@ -256,7 +256,7 @@ pub(super) enum Outcome {
 pub(super) struct ExpectedStatus {
     /// Type of the resource; by default the managed type.
     #[serde(rename = "type")]
-    pub(super) of: Option<String>,
+    pub(super) type_name: Option<String>,
     pub(super) name: String,
     pub(super) key: String,
     /// Conditions; only the named fields of each are compared.

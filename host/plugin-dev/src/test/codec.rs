@@ -11,7 +11,7 @@ use super::error::CaseError;
 #[derive(Default)]
 pub(crate) struct Codec {
     types: TypeTable,
-    of: Vec<Gvk>,
+    kinds: Vec<Gvk>,
 }
 
 impl Codec {
@@ -19,7 +19,7 @@ impl Codec {
     pub(crate) fn add(&mut self, manifest: &Manifest) {
         for TypeDecl { gvk, message, scope, short_names, .. } in &manifest.types {
             self.types.add_message(gvk.clone(), message.clone(), Some(*scope), short_names.clone());
-            self.of.push(gvk.clone());
+            self.kinds.push(gvk.clone());
         }
     }
 
@@ -61,7 +61,7 @@ impl Codec {
         match self.types.named(name).as_slice() {
             [single] => Ok(single.into()),
             [] => {
-                let known = self.of.iter().map(Gvk::to_string).collect::<Vec<_>>().join(", ");
+                let known = self.kinds.iter().map(Gvk::to_string).collect::<Vec<_>>().join(", ");
                 let text = "--with FILE.wasm adds those of another plugin";
                 Err(format!("there is no type {name:?}, only {known}; {text}").into())
             }

@@ -24,7 +24,7 @@ use super::{
 pub(super) enum HostCall {
     Read(pb::Id),
     List {
-        of: pb::Type,
+        kind: pb::Type,
         within: pb::Tenancy,
         name_prefix: String,
     },
@@ -43,12 +43,12 @@ pub(super) enum HostCall {
     Search(Box<SearchRequest>),
     Update(Box<UpdateRequest>),
     CacheGet {
-        of: pb::Type,
+        kind: pb::Type,
         index: String,
         key: CacheKey,
     },
     CacheList {
-        of: pb::Type,
+        kind: pb::Type,
         index: String,
         key: CacheKey,
     },
@@ -159,7 +159,7 @@ impl ReconcilerHost for Journal {
         name_prefix: String,
         each: EachResource<'_>,
     ) -> Result<(), Failure> {
-        self.resources(HostCall::List { of: resource_type, within, name_prefix }, each).await
+        self.resources(HostCall::List { kind: resource_type, within, name_prefix }, each).await
     }
 
     async fn list_by_owner(&self, owner: pb::Id, each: EachResource<'_>) -> Result<(), Failure> {
@@ -204,7 +204,7 @@ impl ReconcilerHost for Journal {
         index: String,
         key: CacheKey,
     ) -> Result<Option<pb::Resource>, Failure> {
-        self.resource(HostCall::CacheGet { of: resource_type, index, key }).await
+        self.resource(HostCall::CacheGet { kind: resource_type, index, key }).await
     }
 
     async fn cache_list(
@@ -214,7 +214,7 @@ impl ReconcilerHost for Journal {
         key: CacheKey,
         each: EachResource<'_>,
     ) -> Result<(), Failure> {
-        self.resources(HostCall::CacheList { of: resource_type, index, key }, each).await
+        self.resources(HostCall::CacheList { kind: resource_type, index, key }, each).await
     }
 
     async fn kv_get(&self, key: String) -> Result<Option<Vec<u8>>, Failure> {
@@ -329,7 +329,7 @@ impl HostCall {
                 json!({"id": id_json(id)})
             }
             Self::PrivateBytesSet(id, value) => json!({"id": id_json(id), "value": bytes_json(value)}),
-            Self::List { of: resource_type, within, name_prefix } => json!({
+            Self::List { kind: resource_type, within, name_prefix } => json!({
                 "type": type_name(Some(resource_type)),
                 "partition": within.partition,
                 "namespace": within.namespace,
@@ -342,9 +342,8 @@ impl HostCall {
             Self::Delete { id, version } => json!({"id": id_json(id), "version": version}),
             Self::Search(request) => searched(request),
             Self::Update(request) => updated(request, codec),
-            Self::CacheGet { of: resource_type, index, key } | Self::CacheList { of: resource_type, index, key } => {
-                cached(resource_type, index, key)
-            }
+            Self::CacheGet { kind: resource_type, index, key }
+            | Self::CacheList { kind: resource_type, index, key } => cached(resource_type, index, key),
             Self::Connect(to) => json!({"to": to}),
             Self::KvGet(key) | Self::KvRemove(key) => json!({"key": key}),
             Self::KvSet(key, value) => json!({"key": key, "value": bytes_json(value)}),

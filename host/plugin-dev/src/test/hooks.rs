@@ -304,7 +304,7 @@ impl<'a> HookCase<'a> {
                     Some(self.decide_by_permission(decl.permissions.write.as_ref(), &id, "operator:write")?)
                 }
             }
-            (None, None, Some(List { of: list_type, partition, namespace })) => {
+            (None, None, Some(List { type_name: list_type, partition, namespace })) => {
                 let decl = self.decl_of(list_type)?;
                 let mut within = pb::Tenancy { partition: partition.clone(), namespace: namespace.clone() };
                 decl.scope.fill_query(&mut within);
@@ -359,7 +359,7 @@ impl<'a> HookCase<'a> {
     }
 
     pub(super) async fn upgrade(&mut self, asked: &Upgrade) -> Result<(), CaseError> {
-        let decl = self.decl_of(&asked.of)?;
+        let decl = self.decl_of(&asked.type_name)?;
         if !self.plugin.upgrades() {
             return Err("the plugin does not export upgrading".into());
         }

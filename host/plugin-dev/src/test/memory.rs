@@ -102,7 +102,7 @@ impl Memory {
         listing: bool,
     ) -> Result<Vec<pb::Resource>, Failure> {
         let same = |gvk: &Gvk| gvk.group == resource_type.group && gvk.kind == resource_type.kind;
-        let watched = self.controller.watches.iter().find(|watch| same(&watch.of));
+        let watched = self.controller.watches.iter().find(|watch| same(&watch.kind));
         let indexes: &[IndexDecl] = match watched {
             _ if same(&self.controller.manages) => &self.controller.indexes,
             Some(watch) => &watch.indexes,
@@ -217,7 +217,7 @@ impl Responder for Memory {
             HostCall::Read(id) => {
                 answer(self.stored.find(id).ok_or_else(|| Failure::new(Code::NotFound, "resource not found"))?)
             }
-            HostCall::List { of: resource_type, within, name_prefix } => {
+            HostCall::List { kind: resource_type, within, name_prefix } => {
                 Answer::Resources(self.stored.list(resource_type, within, name_prefix))
             }
             HostCall::ListByOwner(owner) => {
@@ -258,10 +258,10 @@ impl Responder for Memory {
                 self.stored.lock().delete(id, version, self.stored.now()).map_err(failure)?;
                 Answer::Nothing
             }
-            HostCall::CacheGet { of: resource_type, index, key } => {
+            HostCall::CacheGet { kind: resource_type, index, key } => {
                 Answer::Resource(self.look_up(resource_type, index, key, false)?.into_iter().next().map(Box::new))
             }
-            HostCall::CacheList { of: resource_type, index, key } => {
+            HostCall::CacheList { kind: resource_type, index, key } => {
                 Answer::Resources(self.look_up(resource_type, index, key, true)?)
             }
             HostCall::KvGet(key) => Answer::Value(self.values.lock().get(key).cloned()),

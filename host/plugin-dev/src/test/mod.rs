@@ -66,7 +66,7 @@ enum Format {
 impl Test {
     pub(crate) async fn run(self) -> Result<Exit, CliError> {
         let component = self.source.component().await?;
-        let cases = self.cases.clone().unwrap_or_else(|| self.source.of.within("tests/cases"));
+        let cases = self.cases.clone().unwrap_or_else(|| self.source.package.within("tests/cases"));
         let suite =
             Suite { component, cases, filter: self.filter.clone(), record: self.record, with: self.with.clone() };
         let quiet = self.format == Format::Json;

@@ -104,7 +104,7 @@ fn pattern(text: &str) -> Result<TypePattern, CaseError> {
 fn watch_grants(controllers: &[ControllerDecl]) -> Result<Grants, CaseError> {
     let mut grants = Grants::default();
     for controller in controllers {
-        for gvk in std::iter::once(&controller.manages).chain(controller.watches.iter().map(|watch| &watch.of)) {
+        for gvk in std::iter::once(&controller.manages).chain(controller.watches.iter().map(|watch| &watch.kind)) {
             grants.read.push(pattern(&gvk.to_string())?);
         }
     }
@@ -337,7 +337,7 @@ impl ControllerCase<'_> {
 
         let (mut expected, mut found) = (String::new(), String::new());
         for (place, wanted) in expect.statuses.iter().enumerate() {
-            let type_name = wanted.of.clone().unwrap_or_else(|| controller.manages.to_string());
+            let type_name = wanted.type_name.clone().unwrap_or_else(|| controller.manages.to_string());
             expected.push_str(&expected_status(&type_name, wanted));
             if let Some((id, key, status)) = statuses.get(place) {
                 found.push_str(&self.status_text(id, key, status, Some(&wanted.conditions)));

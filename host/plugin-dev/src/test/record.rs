@@ -30,7 +30,7 @@ use crate::fault;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Recordings {
     #[serde(flatten)]
-    of: BTreeMap<String, Recording>,
+    by_name: BTreeMap<String, Recording>,
 }
 
 /// Host calls of one case.
@@ -79,16 +79,16 @@ impl Recordings {
     }
 
     pub(super) fn get(&self, case: &str) -> Option<&Recording> {
-        self.of.get(case)
+        self.by_name.get(case)
     }
 
     pub(super) fn put(&mut self, case: &str, recording: Recording) {
-        self.of.insert(case.to_owned(), recording);
+        self.by_name.insert(case.to_owned(), recording);
     }
 
     /// Writes the recordings of the cases that still exist.
     pub(super) fn store(&mut self, cases: &Path, names: &[String]) -> Result<PathBuf, CliError> {
-        self.of.retain(|name, _| names.contains(name));
+        self.by_name.retain(|name, _| names.contains(name));
         let path = path_of(cases);
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         let write = || {

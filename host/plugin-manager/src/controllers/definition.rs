@@ -47,19 +47,19 @@ pub(crate) fn definition(
         made = made.index(index(&decl.manages, declared));
     }
     for watch in &decl.watches {
-        let indexes = watch.indexes.iter().map(|decl| index(&watch.of, decl)).collect();
+        let indexes = watch.indexes.iter().map(|decl| index(&watch.kind, decl)).collect();
         let mapper = match &watch.mapper {
             Mapper::Owner => runtime::Mapper::Owner,
             Mapper::SameName => runtime::Mapper::SameName,
-            Mapper::Reference(path) => runtime::Mapper::References(references(&watch.of, path, registry)),
+            Mapper::Reference(path) => runtime::Mapper::References(references(&watch.kind, path, registry)),
             Mapper::Index(name) => runtime::Mapper::Index {
-                of: managed.clone(),
+                kind: managed.clone(),
                 index: name.to_string(),
                 keys: Arc::new(|changed| Ok(changed.id.iter().map(IndexKey::target).collect())),
             },
             Mapper::Map => runtime::Mapper::Custom(controller.clone()),
         };
-        made = made.watch(watch.of.to_pb(), mapper, indexes);
+        made = made.watch(watch.kind.to_pb(), mapper, indexes);
     }
     made
 }
@@ -108,7 +108,7 @@ type Find<T> = Box<dyn Fn(&MessageDescriptor) -> Result<T, DataPathError> + Send
 
 /// A part of a type's message; found again when the type is registered again.
 struct Resolved<T> {
-    of: Gvk,
+    kind: Gvk,
     registry: Arc<ArcSwap<Registry>>,
     find: Find<T>,
     found: Mutex<Option<(Arc<ResourceType>, Arc<T>)>>,
@@ -120,16 +120,16 @@ impl<T> Resolved<T> {
         registry: &Arc<ArcSwap<Registry>>,
         find: impl Fn(&MessageDescriptor) -> Result<T, DataPathError> + Send + Sync + 'static,
     ) -> Self {
-        Self { of: gvk.clone(), registry: registry.clone(), find: Box::new(find), found: Mutex::default() }
+        Self { kind: gvk.clone(), registry: registry.clone(), find: Box::new(find), found: Mutex::default() }
     }
 
     /// Calls `act` with the part.
     fn with<R>(&self, act: impl FnOnce(&T) -> Result<R, DataPathError>) -> Result<R, ReconcileError> {
-        let type_fault = |fault: DataPathError| ReconcileError::because(format!("type {}: {fault}", self.of), fault);
+        let type_fault = |fault: DataPathError| ReconcileError::because(format!("type {}: {fault}", self.kind), fault);
         let registry = self.registry.load();
         let kind = registry
-            .resolve(&self.of.to_pb())
-            .map_err(|e| ReconcileError::because(format!("type {}: {e}", self.of), e))?;
+            .resolve(&self.kind.to_pb())
+            .map_err(|e| ReconcileError::because(format!("type {}: {e}", self.kind), e))?;
         let mut found = self.found.lock();
         let resolved = match &*found {
             Some((known, resolved)) if Arc::ptr_eq(known, kind) => resolved.clone(),
@@ -146,5 +146,5 @@ impl<T> Resolved<T> {
 /// The pairs of managed and watched types that a plugin adds.
 pub(crate) fn pairs(plugin: &guest::Plugin) -> impl Iterator<Item = (&Gvk, &Gvk)> {
     let controllers = plugin.manifest().controllers.iter();
-    controllers.flat_map(|decl| decl.watches.iter().map(|watch| (&decl.manages, &watch.of)))
+    controllers.flat_map(|decl| decl.watches.iter().map(|watch| (&decl.manages, &watch.kind)))
 }

@@ -138,7 +138,7 @@ impl ControllerManager {
                     ControllerDetails {
                         plugin,
                         manages: decl.map(|decl| decl.manages.to_pb()).unwrap_or_default(),
-                        watches: decl.iter().flat_map(|decl| &decl.watches).map(|watch| watch.of.to_pb()).collect(),
+                        watches: decl.iter().flat_map(|decl| &decl.watches).map(|watch| watch.kind.to_pb()).collect(),
                     }
                 }
             };

@@ -236,7 +236,7 @@ impl HookExport for Validate {
 
 /// `upgrading.upgrade` of data of an older schema version.
 pub(crate) struct Upgrade {
-    pub(crate) of: pb::Type,
+    pub(crate) kind: pb::Type,
     pub(crate) since: u32,
     pub(crate) data: Vec<u8>,
 }
@@ -253,7 +253,7 @@ impl Export for Upgrade {
     async fn call(self, guest: &HookGuest, store: &mut Store<State>) -> wasmtime::Result<UpgradeReply> {
         let upgrades = guest.exports.upgrading.as_ref().ok_or_else(missing)?.load(&mut *store, &guest.instance)?;
         let upgrading = upgrades.mortise_plugin_upgrading();
-        Ok(match upgrading.call_upgrade(&mut *store, &type_name(self.of), self.since, &self.data).await? {
+        Ok(match upgrading.call_upgrade(&mut *store, &type_name(self.kind), self.since, &self.data).await? {
             Ok(bytes) => UpgradeReply::Data(check_size(bytes, store)?),
             Err(reasons) => UpgradeReply::Refused(diagnostics(reasons)),
         })
@@ -376,7 +376,7 @@ impl HookExport for CallFunction {
 
 /// `importing.import` of an external object.
 pub(crate) struct Import {
-    pub(crate) of: pb::Type,
+    pub(crate) kind: pb::Type,
     pub(crate) within: pb::Tenancy,
     pub(crate) external_id: String,
 }
@@ -390,7 +390,7 @@ impl Export for Import {
         let guest = guest.importing.as_ref().ok_or_else(missing)?;
         let within = bindings::types::Tenancy { partition: self.within.partition, namespace: self.within.namespace };
         let importing = guest.mortise_plugin_importing();
-        match importing.call_import(&mut *store, &type_name(self.of), &within, &self.external_id).await? {
+        match importing.call_import(&mut *store, &type_name(self.kind), &within, &self.external_id).await? {
             Ok(imported) => new_resource_reply(imported.made, imported.kept, store),
             Err(reasons) => Ok(NewResourceReply::Refused(diagnostics(reasons))),
         }
@@ -401,7 +401,7 @@ impl HookExport for Import {
     const HOOK: Hook = Hook::Import;
 
     fn input(&self) -> Vec<&[u8]> {
-        vec![self.of.kind.as_bytes(), self.external_id.as_bytes()]
+        vec![self.kind.kind.as_bytes(), self.external_id.as_bytes()]
     }
 }
 

@@ -27,7 +27,7 @@ pub struct HttpHost {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     scheme: Scheme,
-    at: HostPort,
+    host_port: HostPort,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl HttpHost {
 
     /// Whether this entry allows a request to `to`.
     pub(crate) fn covers(&self, to: &Target) -> bool {
-        self.scheme == to.scheme && self.pattern.covers(&to.at)
+        self.scheme == to.scheme && self.pattern.covers(&to.host_port)
     }
 }
 
@@ -52,17 +52,17 @@ impl Target {
     /// Reads a request's scheme and authority. `None` if they are not in plain form.
     pub(crate) fn read(scheme: &str, authority: &str) -> Option<Self> {
         let scheme = Scheme::read(scheme)?;
-        Some(Self { scheme, at: HostPort::read(authority, Some(scheme.port()))? })
+        Some(Self { scheme, host_port: HostPort::read(authority, Some(scheme.port()))? })
     }
 
     /// Host and port.
     pub(crate) fn at(&self) -> &HostPort {
-        &self.at
+        &self.host_port
     }
 
     /// Host and port, in canonical form.
     pub(crate) fn authority(&self) -> String {
-        self.at.to_string()
+        self.host_port.to_string()
     }
 }
 
@@ -118,7 +118,7 @@ impl fmt::Display for HttpHost {
 /// The entry that grants this target.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HttpHost { scheme: self.scheme, pattern: self.at.clone().into() }.fmt(f)
+        HttpHost { scheme: self.scheme, pattern: self.host_port.clone().into() }.fmt(f)
     }
 }
 
@@ -256,7 +256,7 @@ mod tests {
         for abuse in ["", "0", "+443", "0443", "443:80", "65536", "4 43", "https", "-1", "443@evil.org"] {
             assert_eq!(Target::read("https", &format!("api.example.org:{abuse}")), None, "{abuse:?}");
         }
-        assert_eq!(Target::read("https", "api.example.org:65535").unwrap().at.port, 65535);
+        assert_eq!(Target::read("https", "api.example.org:65535").unwrap().host_port.port, 65535);
     }
 
     #[test]

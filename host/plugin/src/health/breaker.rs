@@ -175,7 +175,7 @@ pub(crate) struct Admitted {
 /// A fault within the window.
 #[derive(Debug)]
 struct Fault {
-    at: Duration,
+    time: Duration,
     input: Option<u64>,
     caller: CallerId,
     /// Calls that had ended well by then.
@@ -194,13 +194,13 @@ struct Window {
 
 impl Window {
     fn push(&mut self, fault: Fault, window: Duration) {
-        let now = fault.at;
+        let now = fault.time;
         if let Some(input) = fault.input {
             *self.inputs.entry(input).or_default() += 1;
         }
         *self.callers.entry(fault.caller).or_default() += 1;
         self.faults.push_back(fault);
-        let is_over = |oldest: &Fault| now.saturating_sub(oldest.at) > window;
+        let is_over = |oldest: &Fault| now.saturating_sub(oldest.time) > window;
         while self.faults.len() > MAX_FAULTS as usize || self.faults.front().is_some_and(is_over) {
             self.pop();
         }
@@ -357,7 +357,7 @@ impl Breaker {
             }
             return;
         }
-        self.recent.push(Fault { at: now, input, caller, good }, rules.window());
+        self.recent.push(Fault { time: now, input, caller, good }, rules.window());
         let count = self.recent.faults.len();
         let (returned, forgiven) = match self.phase {
             Phase::Probation { unproven: true, .. } => (true, 1),

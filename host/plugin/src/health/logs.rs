@@ -69,7 +69,7 @@ pub struct LogLine {
     /// Name of the plugin.
     pub plugin: Arc<str>,
     /// Time of the line.
-    pub at: SystemTime,
+    pub time: SystemTime,
     /// Severity.
     pub level: LogLevel,
     /// The hook that was running, such as `validate`; empty outside of one.
@@ -82,7 +82,7 @@ pub struct LogLine {
 
 impl LogLine {
     fn new(plugin: &str, hook: &'static str, level: LogLevel, message: String, fields: Vec<(String, String)>) -> Self {
-        Self { plugin: plugin.into(), at: SystemTime::now(), level, hook, message, fields }
+        Self { plugin: plugin.into(), time: SystemTime::now(), level, hook, message, fields }
     }
 
     fn size(&self) -> usize {
@@ -180,7 +180,7 @@ impl Logs {
         of_the_host.drain(..of_the_host.len().saturating_sub(share));
         lines.drain(..lines.len().saturating_sub(last - of_the_host.len()));
         lines.append(&mut of_the_host);
-        lines.sort_by_key(|line| line.at);
+        lines.sort_by_key(|line| line.time);
         lines
     }
 

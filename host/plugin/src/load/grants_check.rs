@@ -9,12 +9,12 @@ use crate::{
 
 /// A controller needs a type that is neither the plugin's own nor granted.
 #[derive(Debug, thiserror::Error)]
-#[error("controller {controller} {does} {of}, which is not a type of the plugin's own; {remedy}")]
+#[error("controller {controller} {does} {kind}, which is not a type of the plugin's own; {remedy}")]
 pub struct NotGranted {
     controller: String,
     /// `manages` or `watches`.
     does: &'static str,
-    of: String,
+    kind: String,
     remedy: String,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn permit(manifest: &Manifest, grants: Grants, settings: &str) -> Res
     let own = manifest.types.iter().map(|decl| decl.gvk.clone()).collect();
     let needed = || {
         running_controllers(manifest, settings).flat_map(|controller| {
-            let watched = controller.watches.iter().map(|watch| ("watches", &watch.of));
+            let watched = controller.watches.iter().map(|watch| ("watches", &watch.kind));
             std::iter::once(("manages", &controller.manages)).chain(watched).map(move |need| (controller, need))
         })
     };
@@ -46,7 +46,7 @@ pub(crate) fn permit(manifest: &Manifest, grants: Grants, settings: &str) -> Res
         Some((controller, (does, gvk))) => Err(NotGranted {
             controller: controller.name.to_string(),
             does,
-            of: gvk.to_string(),
+            kind: gvk.to_string(),
             remedy: permit.remedy(gvk, TypeGrant::Read),
         }),
     }

@@ -82,7 +82,7 @@ pub enum Placement {
 #[derive(Debug, Clone)]
 pub struct WatchDecl {
     /// The type.
-    pub of: Gvk,
+    pub kind: Gvk,
     /// Mapping from a changed resource to resources of the managed type.
     pub mapper: Mapper,
     /// Indexes of this type in the cache.
@@ -206,7 +206,7 @@ pub(crate) fn read(
         all.push(controller);
     }
     let pairs =
-        all.iter().flat_map(|controller| controller.watches.iter().map(|watch| (&controller.manages, &watch.of)));
+        all.iter().flat_map(|controller| controller.watches.iter().map(|watch| (&controller.manages, &watch.kind)));
     match find_cycle(pairs) {
         Some(fault) => {
             let fault = format!("{fault}; remove one of the two watches");
@@ -244,7 +244,7 @@ impl Reader<'_> {
             }
             let mapper = self.mapper(&gvk, watch.mapper.as_ref(), &indexes).map_err(in_watch)?;
             let indexes = self.indexes(&gvk, &watch.indexes).map_err(in_watch)?;
-            watches.push(WatchDecl { of: gvk, mapper, indexes });
+            watches.push(WatchDecl { kind: gvk, mapper, indexes });
         }
         if wire.initializes && !self.exports.initializing {
             return Err(ManifestError::new(

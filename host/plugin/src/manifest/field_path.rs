@@ -90,10 +90,10 @@ impl DataPath {
         let field = ResolvedField::find(message, self)?;
         match field.last.kind() {
             Kind::Message(message) if !field.last.is_map() && message.full_name() == REFERENCE => {
-                Ok(References { at: field, id: false })
+                Ok(References { field, id: false })
             }
             Kind::Message(message) if !field.last.is_map() && message.full_name() == ID => {
-                Ok(References { at: field, id: true })
+                Ok(References { field, id: true })
             }
             _ => Err(self.of_kind(format!("neither a {REFERENCE} nor an {ID}"))),
         }
@@ -109,13 +109,13 @@ impl DataPath {
             Kind::Message(entry) if resolved.last.is_map() => {
                 let is_text = |field: FieldDescriptor| field.kind() == Kind::String;
                 if is_text(entry.map_entry_key_field()) && is_text(entry.map_entry_value_field()) {
-                    Ok(Values { at: resolved })
+                    Ok(Values { field: resolved })
                 } else {
                     Err(self.of_kind("a map; only maps of string to string can be used"))
                 }
             }
             Kind::Message(_) | Kind::Bytes => Err(self.of_kind("not a string, number, bool or enum")),
-            _ => Ok(Values { at: resolved }),
+            _ => Ok(Values { field: resolved }),
         }
     }
 
@@ -127,7 +127,7 @@ impl DataPath {
 /// A resolved path to references.
 #[derive(Debug, Clone)]
 pub struct References {
-    at: ResolvedField,
+    field: ResolvedField,
     /// Whether the field holds ids; otherwise, references.
     id: bool,
 }
@@ -139,9 +139,9 @@ impl References {
     /// # Errors
     /// The data does not decode.
     pub fn read(&self, data: &[u8]) -> Result<Vec<pb::Reference>, DataPathError> {
-        let undecodable = |source| DataPathError::Data { what: self.at.last.full_name().to_owned(), source };
+        let undecodable = |source| DataPathError::Data { what: self.field.last.full_name().to_owned(), source };
         let mut found = Vec::new();
-        for value in self.at.read(data)? {
+        for value in self.field.read(data)? {
             let Value::Message(message) = value else { continue };
             let bytes = message.encode_to_vec();
             // The plugin may define a message of this name with other fields; only the content tells.
@@ -162,7 +162,7 @@ impl References {
 /// A resolved path to values.
 #[derive(Debug, Clone)]
 pub struct Values {
-    at: ResolvedField,
+    field: ResolvedField,
 }
 
 impl Values {
@@ -172,7 +172,7 @@ impl Values {
     /// # Errors
     /// The data does not decode.
     pub fn read(&self, data: &[u8]) -> Result<Vec<String>, DataPathError> {
-        let kind = self.at.last.kind();
+        let kind = self.field.last.kind();
         let text = |value| match value {
             Value::String(text) => text,
             Value::Bool(truth) => truth.to_string(),
@@ -192,7 +192,7 @@ impl Values {
             Value::Map(entries) => entries.iter().filter_map(entry).collect(),
             single => vec![text(single)],
         };
-        Ok(self.at.read(data)?.into_iter().flat_map(texts).filter(|text| !text.is_empty()).collect())
+        Ok(self.field.read(data)?.into_iter().flat_map(texts).filter(|text| !text.is_empty()).collect())
     }
 }
 

@@ -7,10 +7,11 @@ use mortise_resource::{
     data::{
         CallFunctionRequest, FunctionInfo, GetTypeRequest, ImportRequest, ImportResponse, ListFunctionsRequest,
         ListTypesRequest, MoveRequest, MoveResponse, PlanDeleteRequest, PlanDeleteResponse, PlanRequest, PlanResponse,
-        call_function_response::Outcome,
+        WhoAmIRequest, call_function_response::Outcome,
     },
     grpc::{
-        ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, ResourceServiceClient, TypeServiceClient,
+        AuthServiceClient, ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, ResourceServiceClient,
+        TypeServiceClient,
     },
     pb,
 };
@@ -173,6 +174,13 @@ impl ResourceClient for GrpcClient {
     async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status> {
         let request = self.request(PlanDeleteRequest { id: Some(id) });
         self.answer(async { self.ownership().plan_delete(request).await }).await
+    }
+
+    async fn own_place(&self) -> Result<pb::Tenancy, Status> {
+        let request = self.request(WhoAmIRequest {});
+        let mut service = AuthServiceClient::new(self.channel.clone());
+        let known = self.answer(async move { service.who_am_i(request).await }).await?;
+        Ok(pb::Tenancy { partition: known.partition, namespace: known.namespace })
     }
 
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status> {

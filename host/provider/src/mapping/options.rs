@@ -19,6 +19,8 @@ pub struct FieldOptions {
     pub required: bool,
     /// `google.api.field_behavior` holds `OUTPUT_ONLY`.
     pub output_only: bool,
+    /// `google.api.field_behavior` holds `INPUT_ONLY`.
+    pub input_only: bool,
     /// `google.api.field_behavior` holds `IMMUTABLE`.
     pub immutable: bool,
     /// `google.api.field_behavior` holds `UNORDERED_LIST`.
@@ -28,6 +30,7 @@ pub struct FieldOptions {
 /// Numbers of `google.api.FieldBehavior`.
 const REQUIRED: i32 = 2;
 const OUTPUT_ONLY: i32 = 3;
+const INPUT_ONLY: i32 = 4;
 const IMMUTABLE: i32 = 5;
 const UNORDERED_LIST: i32 = 6;
 
@@ -62,6 +65,7 @@ impl From<&RawOptions> for FieldOptions {
             debug_redact: options.debug_redact,
             required: behaves(REQUIRED),
             output_only: behaves(OUTPUT_ONLY),
+            input_only: behaves(INPUT_ONLY),
             immutable: behaves(IMMUTABLE),
             unordered: behaves(UNORDERED_LIST),
         }

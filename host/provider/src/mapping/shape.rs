@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax};
 
-use super::{name::attribute_name, options::FieldOptions, secrets::SecretFinder};
+use super::{companion::leave_names_to_fields, name::attribute_name, options::FieldOptions, secrets::SecretFinder};
 use crate::value::{Step, Type};
 
 /// Most levels of messages that are shown as objects.
@@ -40,6 +40,9 @@ pub struct Attribute {
     pub presence: Presence,
     /// Rules for users, the server and core.
     pub flags: Flags,
+    /// Whether it has a companion that is only written, and one for the version of that: secrets and INPUT_ONLY fields,
+    /// outside of sets.
+    pub has_companion: bool,
 }
 
 /// Whether a zero value differs from an absent one.
@@ -148,6 +151,7 @@ impl Object {
             options,
             secrets: SecretFinder::new(options),
             within: Vec::new(),
+            without_companions: 0,
             attributes: 0,
         };
         reader.object(message)
@@ -256,6 +260,8 @@ struct ShapeReader<'a> {
     secrets: SecretFinder<'a>,
     /// The messages that enclose the current one.
     within: Vec<String>,
+    /// The number of sets and of OUTPUT_ONLY fields among the fields that enclose the current message.
+    without_companions: usize,
     attributes: usize,
 }
 
@@ -274,12 +280,18 @@ impl ShapeReader<'_> {
                 return Err(ShapeError::Clash { message: message.full_name().to_owned(), one: first, other, name });
             }
             let options = (self.options)(&field);
+            let is_without = usize::from(options.output_only || (options.unordered && field.is_list()));
+            self.without_companions += is_without;
             let (shape, presence) = self.field(&field, options.unordered)?;
             let mut flags = flags(&field, options);
             flags.sensitive |= shape.is_json() && self.secrets.can_be_in(&field);
-            attributes.push(Attribute { name, field, shape, presence, flags });
+            let is_hidden = flags.sensitive || options.input_only;
+            let has_companion = is_hidden && self.without_companions == 0 && shape.has_no_attributes();
+            self.without_companions -= is_without;
+            attributes.push(Attribute { name, field, shape, presence, flags, has_companion });
         }
         self.within.pop();
+        leave_names_to_fields(&mut attributes);
         Ok(Object { message: message.clone(), attributes })
     }
 

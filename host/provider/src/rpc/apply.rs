@@ -58,8 +58,7 @@ pub(crate) async fn apply(
     let Some(mut request) = request else {
         return ApplyResult::refused(vec![error("core applies a plan that still has unknown values", "")]);
     };
-    let mut applied =
-        ApplyResult { private: Private::write(&divergences, None), diagnostics, ..ApplyResult::default() };
+    let mut applied = ApplyResult { diagnostics, ..ApplyResult::default() };
     let written = match (prior.is_null(), &pending, writes) {
         (true, ..) => {
             request.id.get_or_insert_default().uid = ulid::Ulid::generate().to_string();
@@ -81,11 +80,14 @@ pub(crate) async fn apply(
     };
     let change = if prior.is_null() { Change::Create } else { Change::Update };
     let wait = Wait { schema, session, server, planned, config: &config, divergences: &divergences, change };
-    let (resource, fault) = wait.for_resource(resource).await;
+    // Of a resource that was taken over and not updated there is nothing to wait for.
+    let is_written = !applied.diagnostics.iter().any(|one| one.severity() == Severity::Error);
+    let (resource, fault) = if is_written { wait.for_resource(resource).await } else { (resource, None) };
     applied.diagnostics.extend(fault);
     let (state, faults) = state(schema, &resource, planned, &divergences);
     applied.state = Some(state);
     applied.diagnostics.extend(faults.iter().map(stored_warning));
+    applied.divergences = divergences;
     applied
 }
 

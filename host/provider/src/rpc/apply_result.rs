@@ -1,12 +1,13 @@
 //! The result of an apply or a deletion.
 
-use crate::{proto::tfplugin6::Diagnostic, value::Value};
+use crate::{mapping::Divergences, proto::tfplugin6::Diagnostic, value::Value};
 
 /// Result of an apply. After a fault the state is the one that exists then.
 #[derive(Default)]
 pub(crate) struct ApplyResult {
     pub(crate) state: Option<Value>,
-    pub(crate) private: Vec<u8>,
+    /// The server's values where the state has the user's spelling.
+    pub(crate) divergences: Divergences,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 

@@ -50,10 +50,27 @@ pub(crate) async fn warnings(
 
 /// A warning that a resource is marked for deletion.
 pub(super) fn being_deleted(marked: &pb::Resource) -> Diagnostic {
-    let held = meta::finalizers(&marked.metadata).into_iter().collect::<Vec<_>>().join(", ");
-    let held = if held.is_empty() { String::new() } else { format!("The deletion waits for finalizers: {held}. ") };
+    let held =
+        finalizers(marked).map(|held| format!("The deletion waits for finalizers: {held}. ")).unwrap_or_default();
     let detail = format!("{held}Until it is gone it cannot change; then a plan creates it again.");
     Diagnostic { detail, ..warning("the resource is being deleted") }
+}
+
+/// The finalizers of a resource, joined; `None` without any.
+fn finalizers(of: &pb::Resource) -> Option<String> {
+    let all = meta::finalizers(&of.metadata).into_iter().collect::<Vec<_>>().join(", ");
+    (!all.is_empty()).then_some(all)
+}
+
+/// The explanation of a deletion that did not end in time.
+fn not_yet_gone(marked: &pb::Resource) -> String {
+    let waits = match finalizers(marked) {
+        Some(held) => format!("goes when controllers have removed these finalizers: {held}"),
+        None => "the server has yet to remove it".to_owned(),
+    };
+    format!(
+        "It is marked for deletion, and {waits}. A longer `timeouts.delete` gives it more time; a destroy can be repeated."
+    )
 }
 
 /// The effects of a deletion on other resources.
@@ -143,12 +160,26 @@ pub(super) async fn delete(schema: &ResourceSchema, session: &Session, server: &
             Err(status) => return ApplyResult::refused(server.faults("deleting", &status)),
         };
         if !delays.next(session).await {
-            let finalizers = meta::finalizers(&found.metadata).into_iter().collect::<Vec<_>>().join(", ");
-            let detail = format!(
-                "It is marked for deletion, and goes when controllers have removed these finalizers: {finalizers}. A longer \
-                 `timeouts.delete` gives them more time; a destroy can be repeated."
-            );
-            return ApplyResult::refused(vec![error("the resource is not deleted yet", detail)]);
+            return ApplyResult::refused(vec![error("the resource is not deleted yet", not_yet_gone(&found))]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_that_lasts_names_finalizers_only_if_there_are_some() {
+        let of = |finalizers: &[(&str, &str)]| pb::Resource {
+            metadata: finalizers.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..pb::Resource::default()
+        };
+        let held = of(&[(meta::FINALIZERS, "one two")]);
+        assert!(not_yet_gone(&held).contains("these finalizers: one, two. A longer"), "{}", not_yet_gone(&held));
+        let free = of(&[]);
+        for text in [not_yet_gone(&free), being_deleted(&free).detail] {
+            assert!(!text.contains("finalizers"), "{text}");
         }
     }
 }

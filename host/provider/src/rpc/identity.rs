@@ -1,17 +1,16 @@
 //! Identities of resources: the place, the name and the uid. Core keeps an identity beside each state, and imports by it.
 //! A uid tells a resource from an earlier one of its name; an import may leave it out.
 
-use mortise_resource::{Scope, pb, tenancy};
+use mortise_resource::Scope;
 
 use super::{
     diagnostic::{error, value_error},
-    session::Server,
+    import::Named,
     wire::{decode_object, encode},
 };
 use crate::{
-    proto::tfplugin6::{Diagnostic, ResourceIdentityData, ResourceIdentitySchema, resource_identity_schema},
+    proto::tfplugin6::{Diagnostic, RawState, ResourceIdentityData, ResourceIdentitySchema, resource_identity_schema},
     schema::{ProviderSchema, ResourceSchema},
-    state::id_text,
     value::{Type, Value, json},
 };
 
@@ -59,7 +58,11 @@ pub(crate) fn of_state(schema: &ResourceSchema, state: &Value) -> Option<Resourc
 }
 
 /// An identity as core stored it, in the form of now.
-pub(crate) fn upgrade(schema: &ResourceSchema, raw: &[u8]) -> Result<ResourceIdentityData, Vec<Diagnostic>> {
+pub(crate) fn upgrade(
+    schema: &ResourceSchema,
+    raw: Option<&RawState>,
+) -> Result<ResourceIdentityData, Vec<Diagnostic>> {
+    let raw = raw.map(|raw| raw.json.as_slice()).unwrap_or_default();
     let identity = json::decode_older(raw, &identity_type(schema)).map_err(|fault| vec![value_error(&fault)])?;
     match identity {
         found @ Value::Map(_) => Ok(ResourceIdentityData { identity_data: encode(&found) }),
@@ -67,22 +70,14 @@ pub(crate) fn upgrade(schema: &ResourceSchema, raw: &[u8]) -> Result<ResourceIde
     }
 }
 
-/// The id of an import by identity, and the uid that the resource must have.
-pub(crate) fn import_id(
-    schema: &ResourceSchema,
-    server: &Server,
-    identity: &ResourceIdentityData,
-) -> Result<(String, Option<String>), Vec<Diagnostic>> {
+/// The resource of an import by identity.
+pub(crate) fn named(schema: &ResourceSchema, identity: &ResourceIdentityData) -> Result<Named, Vec<Diagnostic>> {
     let identity = decode_object(identity.identity_data.as_ref(), &identity_type(schema))?;
-    let text = |name: &str| identity.get(name).as_str().unwrap_or_default().to_owned();
-    let unit = |name: &str, default: &Option<String>| match text(name) {
-        unit if unit.is_empty() => default.clone().unwrap_or_else(|| tenancy::DEFAULT.to_owned()),
-        unit => unit,
-    };
-    let place = pb::Tenancy {
-        partition: unit("partition", &server.defaults.partition),
-        namespace: unit("namespace", &server.defaults.namespace),
-    };
-    let id = pb::Id { name: text("name"), tenancy: Some(place), ..pb::Id::default() };
-    Ok((id_text(schema.scope, &id), Some(text("uid")).filter(|uid| !uid.is_empty())))
+    let text = |name: &str| identity.get(name).as_str().filter(|text| !text.is_empty()).map(ToOwned::to_owned);
+    Ok(Named {
+        partition: text("partition"),
+        namespace: text("namespace"),
+        name: text("name").unwrap_or_default(),
+        uid: text("uid"),
+    })
 }

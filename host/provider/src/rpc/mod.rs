@@ -5,9 +5,10 @@
 //! |---|---|
 //! | `service`, `wire`, `diagnostic` | decodes each call and answers it; values on the wire; faults in core's terms |
 //! | `session` | the connection: its server, types and functions |
-//! | `validate`, `plan`, `apply`, `apply_result`, `read` | the life of a resource |
+//! | `validate`, `companions`, `plan`, `apply`, `apply_result`, `read` | the life of a resource |
 //! | `changed_path` | the comparison of two plans |
-//! | `partial`, `ignored` | plans with unknown values; applies of attributes under `ignore_changes` |
+//! | `core_form` | plans and applies with values that are only written |
+//! | `placeholders`, `partial`, `ignored` | plans with unknown values; applies of attributes under `ignore_changes` |
 //! | `wait`, `deletion`, `taken` | waits after writes; deletions and their plans; names that are taken |
 //! | `inputs`, `identity` | stored states and the provider's configuration; identities of resources |
 //! | `ephemeral` | resources that are read and kept in no file |
@@ -17,6 +18,8 @@
 mod apply;
 mod apply_result;
 mod changed_path;
+mod companions;
+mod core_form;
 mod deletion;
 mod diagnostic;
 mod ephemeral;
@@ -28,6 +31,7 @@ mod inputs;
 mod moving;
 mod partial;
 mod pending;
+mod placeholders;
 mod plan;
 mod read;
 mod service;

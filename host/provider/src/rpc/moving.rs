@@ -11,7 +11,7 @@ use crate::{
     mapping::Divergences,
     proto::tfplugin6::{Diagnostic, move_resource_state},
     schema::{ProviderSchema, ResourceSchema},
-    state::{Defaults, Origin, Pending, Private, resource_id, state},
+    state::{Defaults, Origin, Pending, Private, hidden, resource_id, state},
     value::Value,
 };
 
@@ -38,12 +38,13 @@ pub(crate) async fn move_state(
     let kind = pb::Type { group_version: version(&text("group_version"), kind), ..kind.clone() };
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
     let (pending, none) = (Pending::Move { from }, Divergences::default());
+    let shown = |found: &pb::Resource| hidden(target, &state(target, found, &prior, &none).0, &Value::Null);
     match take_over(&pending, target, server, &prior, true, diagnostics).await? {
-        Some(found) => Ok((state(target, &found, &prior, &none).0, Private::write(&none, Some(&pending)))),
+        Some(found) => Ok((shown(&found), Private::write(&none, Some(&pending)))),
         // `mortise move` may have moved it before.
         None => {
             if let Some(found) = server.read(resource_id(target, &prior, &Defaults::default())).await? {
-                return Ok((state(target, &found, &prior, &none).0, Private::write(&none, None)));
+                return Ok((shown(&found), Private::write(&none, None)));
             }
             let summary = format!("{} {:?} no longer exists", request.source_type_name, text("name"));
             Err(vec![error(

@@ -119,7 +119,8 @@ pub(crate) async fn plan(
         return Ok(planned(schema, server, before, config, view, diagnostics));
     }
     let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
-    let sent = request(schema, config, &server.defaults).map_err(faults)?;
+    let defaults = server.defaults_for(schema, config).await?;
+    let sent = request(schema, config, &defaults).map_err(faults)?;
     let plan = match dry_run(server, &sent, creates, &mut diagnostics).await {
         Ok(answer) => {
             let view = answer.map(|answer| View::of_answer(schema, answer)).unwrap_or_default();

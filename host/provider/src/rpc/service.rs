@@ -5,14 +5,12 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use super::{
-    apply::apply,
-    apply_result::ApplyResult,
-    deletion,
+    core_form, deletion,
     diagnostic::attribute_path,
     ephemeral, functions, identity, import,
     inputs::{settings, upgrade},
     moving,
-    plan::{Before, Plan, plan},
+    plan::{Before, Plan},
     read,
     session::{Session, resource},
     taken::taken_name,
@@ -22,7 +20,7 @@ use super::{
 use crate::{
     proto::tfplugin6::{self as pb, Diagnostic, ServerCapabilities, provider_server::Provider},
     schema::{ProviderSchema, ResourceSchema, list_type, provider_to_proto, provider_type},
-    state::{Pending, Private},
+    state::{Pending, Private, hidden},
     value::Value,
 };
 
@@ -193,7 +191,9 @@ impl Provider for ProviderService {
             let known = KnownType::of(session, &request.type_name).await?;
             let schema = known.resource()?;
             let config = decode_object(request.config.as_ref(), &schema.to_type())?;
-            Ok(pb::validate_resource_config::Response { diagnostics: validate::resource(schema, &config) })
+            let takes_write_only = request.client_capabilities.is_some_and(|core| core.write_only_attributes_allowed);
+            let diagnostics = validate::resource(schema, &config, takes_write_only);
+            Ok(pb::validate_resource_config::Response { diagnostics })
         })
         .await
     }
@@ -249,6 +249,7 @@ impl Provider for ProviderService {
             let schema = known.resource()?;
             let prior = decode_object(request.current_state.as_ref(), &schema.to_type())?;
             let read = read::resource(schema, &*session.server().await?, &prior, &request.private).await?;
+            let read = (hidden(schema, &read.0, &prior), read.1, read.2);
             Ok((identity::of_state(schema, &read.0), read))
         };
         answer(match read.await {
@@ -281,13 +282,13 @@ impl Provider for ProviderService {
             }
             let config = decode_object(request.config.as_ref(), &kind)?;
             let pending = Private::pending(&request.prior_private).filter(|_| !prior.is_null());
-            let before = Before { state: &prior, private: &request.prior_private, pending: pending.is_some() };
             if prior.is_null()
                 && let Some(taken) = taken_name(schema, &session, &server, &config).await
             {
                 return Err(vec![taken]);
             }
-            let plan = plan(schema, &server, before, &config).await?;
+            let before = Before { state: &prior, private: &request.prior_private, pending: pending.is_some() };
+            let plan = core_form::plan_change(schema, &server, before, &config).await?;
             Ok(Planned::Change(Box::new(plan), pending))
         };
         answer(match planned.await {
@@ -296,8 +297,8 @@ impl Provider for ProviderService {
                 requires_replace: plan.replace.iter().map(|path| attribute_path(path)).collect(),
                 planned_private: Private::write(&plan.divergences, pending.as_ref()),
                 diagnostics: plan.diagnostics,
-                legacy_type_system: false,
                 planned_identity: request.prior_identity,
+                ..Default::default()
             },
             Ok(Planned::Destroy(diagnostics)) => pb::plan_resource_change::Response {
                 planned_state: encode(&Value::Null),
@@ -327,24 +328,21 @@ impl Provider for ProviderService {
             let planned = decode(request.planned_state.as_ref(), &kind)?;
             let config = decode(request.config.as_ref(), &kind)?;
             let server = session.server().await?;
-            let applied = apply(schema, &session, &server, &prior, &planned, &config, &request.planned_private).await;
-            Ok((applied.state.as_ref().and_then(|state| identity::of_state(schema, state)), applied))
+            let change = core_form::Change { prior: &prior, planned: &planned, config: &config };
+            let applied = core_form::apply_change(schema, &session, &server, change, &request.planned_private).await;
+            let made = applied.made.map(|(state, private)| {
+                let identity = identity::of_state(schema, &state);
+                (encode(&state), private, identity)
+            });
+            Ok((made, applied.diagnostics))
         };
-        let (identity, ApplyResult { state, private, diagnostics }) =
-            applied.await.unwrap_or_else(|diagnostics| (None, ApplyResult { diagnostics, ..ApplyResult::default() }));
+        let (made, diagnostics) = applied.await.unwrap_or_else(|diagnostics| (None, diagnostics));
         // Without a new state core keeps the prior one; a failed creation left nothing.
-        let (new_state, private, new_identity) = match state {
-            Some(state) => (encode(&state), private, identity),
-            None => (request.prior_state.clone(), request.planned_private.clone(), request.planned_identity.clone()),
-        };
-        let legacy_type_system = false;
-        answer(pb::apply_resource_change::Response {
-            new_state,
-            private,
-            diagnostics,
-            legacy_type_system,
-            new_identity,
-        })
+        let kept = || (request.prior_state.clone(), request.planned_private.clone(), request.planned_identity.clone());
+        let (new_state, private, new_identity) = made.unwrap_or_else(kept);
+        let answered =
+            pb::apply_resource_change::Response { new_state, private, diagnostics, new_identity, ..Default::default() };
+        answer(answered)
     }
 
     async fn import_resource_state(
@@ -356,11 +354,12 @@ impl Provider for ProviderService {
             let server = session.server().await?;
             let mut diagnostics = Vec::new();
             let schema = known.resource()?;
-            let (id, uid) = match &request.identity {
-                Some(identity) if request.id.is_empty() => identity::import_id(schema, &server, identity)?,
-                _ => (request.id.clone(), None),
+            let (state, private) = match &request.identity {
+                Some(identity) if request.id.is_empty() => {
+                    import::import_named(schema, &server, &identity::named(schema, identity)?).await?
+                }
+                _ => import::import_state(schema, &server, &request.id, &mut diagnostics).await?,
             };
-            let (state, private) = import::import_state(schema, &server, &id, uid, &mut diagnostics).await?;
             let imported = pb::import_resource_state::ImportedResource {
                 type_name: request.type_name.clone(),
                 identity: identity::of_state(schema, &state),
@@ -428,7 +427,7 @@ impl Provider for ProviderService {
     ) -> Answer<pb::upgrade_resource_identity::Response> {
         answer_with(request, async |session, request| {
             let known = KnownType::of(session, &request.type_name).await?;
-            let upgraded_identity = Some(identity::upgrade(known.resource()?, &request.raw_identity)?);
+            let upgraded_identity = Some(identity::upgrade(known.resource()?, request.raw_identity.as_ref())?);
             Ok(pb::upgrade_resource_identity::Response { upgraded_identity, diagnostics: Vec::new() })
         })
         .await
@@ -459,11 +458,11 @@ impl Provider for ProviderService {
         .await
     }
 
+    // Values that were read need no renewal.
     async fn renew_ephemeral_resource(
         &self,
         _: Request<pb::renew_ephemeral_resource::Request>,
     ) -> Answer<pb::renew_ephemeral_resource::Response> {
-        // Values that were read need no renewal.
         answer(pb::renew_ephemeral_resource::Response::default())
     }
 

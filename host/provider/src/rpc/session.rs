@@ -1,9 +1,11 @@
 //! A connection of core: its configuration, the server of that configuration, and the server's types.
 //!
 //! Core opens a new connection for each phase of a command, and several cores may be connected to one process; so the
-//! state of a run belongs to its connection. Each connection asks for the types once.
+//! state of a run belongs to its connection. Each connection asks for the types once; connections with the same answer
+//! share one schema ([`SchemaCache`]).
 
 use std::{
+    borrow::Cow,
     collections::HashSet,
     sync::{
         Arc, Mutex as SharedMutex, PoisonError,
@@ -19,14 +21,17 @@ use super::diagnostic::{error, server_faults};
 use crate::{
     client::{ConnectError, ConnectionSettings, Connector, ResourceClient},
     proto::tfplugin6::Diagnostic,
-    schema::{FunctionSet, ProviderSchema, ResourceSchema, Snapshot},
-    state::Defaults,
+    schema::{FunctionSet, ProviderSchema, ResourceSchema, SchemaCache, Snapshot},
+    state::{Defaults, has_unplaced_owner},
+    value::Value,
 };
 
 /// A connection.
 pub struct Session {
     connector: Arc<dyn Connector>,
     prefix: String,
+    /// The schemas of all connections of the process.
+    schemas: Arc<SchemaCache>,
     configured: Mutex<Option<Arc<Server>>>,
     /// The server of the environment, for calls before a configuration.
     unconfigured: OnceCell<Arc<Server>>,
@@ -46,11 +51,13 @@ pub(crate) struct Server {
     pub(crate) defaults: Defaults,
     schema: OnceCell<Arc<ProviderSchema>>,
     functions: OnceCell<Arc<FunctionSet>>,
+    own_place: OnceCell<pb::Tenancy>,
 }
 
 impl Server {
     pub(crate) fn new(client: Arc<dyn ResourceClient>, defaults: Defaults) -> Arc<Self> {
-        Arc::new(Self { client, defaults, schema: OnceCell::new(), functions: OnceCell::new() })
+        let (schema, functions, own_place) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Arc::new(Self { client, defaults, schema, functions, own_place })
     }
 
     /// Reads a resource; `None` if no resource has this id and uid.
@@ -63,11 +70,30 @@ impl Server {
         server_faults(doing, self.client.address(), status)
     }
 
+    /// The defaults for the request of a configuration: with the token's own place if the owner depends on it.
+    pub(crate) async fn defaults_for(
+        &self,
+        schema: &ResourceSchema,
+        config: &Value,
+    ) -> Result<Cow<'_, Defaults>, Vec<Diagnostic>> {
+        if !has_unplaced_owner(schema, config, &self.defaults) {
+            return Ok(Cow::Borrowed(&self.defaults));
+        }
+        let ask =
+            || async { self.client.own_place().await.map_err(|status| self.faults("asking for the place", &status)) };
+        let own = self.own_place.get_or_try_init(ask).await?;
+        Ok(Cow::Owned(self.defaults.or_own(config, own)))
+    }
+
     /// The types; fetched once.
-    pub(crate) async fn schema(&self, prefix: &str) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
+    pub(crate) async fn schema(
+        &self,
+        prefix: &str,
+        known: &SchemaCache,
+    ) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         let ask = || async {
             let types = self.client.types().await.map_err(|status| self.faults("asking for types", &status))?;
-            Ok(Arc::new(ProviderSchema::of(&types, prefix)))
+            Ok(known.schema(types, prefix))
         };
         self.schema.get_or_try_init(ask).await.cloned()
     }
@@ -86,10 +112,11 @@ impl Server {
 impl Session {
     /// A new connection. Names of resources begin with `prefix`.
     #[must_use]
-    pub fn new(connector: Arc<dyn Connector>, prefix: &str) -> Self {
+    pub fn new(connector: Arc<dyn Connector>, prefix: &str, schemas: Arc<SchemaCache>) -> Self {
         Self {
             connector,
             prefix: prefix.to_owned(),
+            schemas,
             configured: Mutex::new(None),
             unconfigured: OnceCell::new(),
             stopped: AtomicBool::new(false),
@@ -101,7 +128,7 @@ impl Session {
     /// A new connection that only answers with an error.
     #[must_use]
     pub fn refused(connector: Arc<dyn Connector>, prefix: &str, summary: &str, detail: &str) -> Self {
-        Self { refusal: Some(error(summary, detail)), ..Self::new(connector, prefix) }
+        Self { refusal: Some(error(summary, detail)), ..Self::new(connector, prefix, Arc::default()) }
     }
 
     fn check_accepted(&self) -> Result<(), Vec<Diagnostic>> {
@@ -134,6 +161,11 @@ impl Session {
         Ok(())
     }
 
+    /// Whether core has configured the provider.
+    pub(crate) async fn is_configured(&self) -> bool {
+        self.configured.lock().await.is_some()
+    }
+
     /// The server that the configuration means, or else the environment.
     pub(crate) async fn server(&self) -> Result<Arc<Server>, Vec<Diagnostic>> {
         self.check_accepted()?;
@@ -151,7 +183,7 @@ impl Session {
     pub(crate) async fn schema(&self) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         self.check_accepted()?;
         let asked = match self.server().await {
-            Ok(server) => server.schema(&self.prefix).await,
+            Ok(server) => server.schema(&self.prefix, &self.schemas).await,
             Err(faults) => Err(faults),
         };
         match asked {

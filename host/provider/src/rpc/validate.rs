@@ -6,6 +6,7 @@ use mortise_resource::name;
 use tonic::codegen::http::uri::Authority;
 
 use super::{
+    companions,
     diagnostic::{error, error_at, value_error},
     read::listed_type,
     wait::{field_path, wait_timeout},
@@ -14,15 +15,16 @@ use crate::{
     mapping::{Attribute, Object, Shape},
     proto::tfplugin6::Diagnostic,
     schema::{ProviderSchema, ResourceSchema},
-    state::{Defaults, request},
+    state::{Defaults, request, revealed_config},
     value::{PathText, Step, Value},
 };
 
 static NO_DEFAULTS: LazyLock<Defaults> = LazyLock::new(Defaults::default);
 
-/// Checks the configuration of a resource.
-pub(crate) fn resource(schema: &ResourceSchema, config: &Value) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+/// Checks the configuration of a resource. `takes_write_only` says whether core keeps values that are only written out of
+/// its files.
+pub(crate) fn resource(schema: &ResourceSchema, config: &Value, takes_write_only: bool) -> Vec<Diagnostic> {
+    let mut found = companions::faults(schema, config, takes_write_only);
     for unit in ["name", "partition", "namespace"] {
         if let Some(fault) = config.get(unit).as_str().and_then(name::fault) {
             found.push(error_at(&[Step::Attribute(unit.to_owned())], fault));
@@ -45,8 +47,9 @@ pub(crate) fn resource(schema: &ResourceSchema, config: &Value) -> Vec<Diagnosti
             found.push(error_at(&path, summary));
         }
     }
+    let config = revealed_config(schema, config);
     let known = known_object(&schema.data, config.get("data"));
-    let config = match config {
+    let config = match &config {
         Value::Map(parts) => {
             let mut parts = parts.clone();
             parts.insert("data".to_owned(), known);

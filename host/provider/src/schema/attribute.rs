@@ -17,6 +17,8 @@ pub struct Attribute {
     pub flags: Flags,
     /// Description in Markdown.
     pub description: String,
+    /// Whether core keeps its value in no state and no plan.
+    pub is_write_only: bool,
 }
 
 /// Content of an attribute.
@@ -46,7 +48,7 @@ pub(super) const DEFAULTED: Flags = Flags { optional: true, ..COMPUTED };
 
 /// Makes an attribute of the envelope.
 pub(super) fn attribute(name: &str, content: Content, flags: Flags, description: &str) -> Attribute {
-    Attribute { name: name.to_owned(), content, flags, description: description.to_owned() }
+    Attribute { name: name.to_owned(), content, flags, description: description.to_owned(), is_write_only: false }
 }
 
 /// Makes an attribute that holds a string.
@@ -93,6 +95,7 @@ impl Attribute {
             computed,
             sensitive,
             deprecated,
+            write_only: self.is_write_only,
         }
     }
 }
@@ -105,7 +108,26 @@ pub fn type_of(attributes: &[Attribute]) -> Type {
 
 /// The attributes of a message. With `output_only`, the server sets every part.
 pub(super) fn of_message(object: &Object, output_only: bool) -> Vec<Attribute> {
-    object.attributes.iter().map(|attribute| of_field(attribute, output_only)).collect()
+    let mut all = Vec::with_capacity(object.attributes.len());
+    for attribute in &object.attributes {
+        let mut own = of_field(attribute, output_only);
+        if attribute.has_companion && !output_only {
+            all.extend(companions(&own));
+            // One of the two is required; `validate` checks that.
+            own.flags.optional |= std::mem::take(&mut own.flags.required);
+        }
+        all.push(own);
+    }
+    all
+}
+
+/// The companion of an attribute that is only written, and its version.
+fn companions(of: &Attribute) -> [Attribute; 2] {
+    let (name, flags) = (&of.name, Flags { deprecated: of.flags.deprecated, ..OPTIONAL });
+    let description = format!("`{name}`, kept in no state and no plan. A change of `{name}_wo_version` writes it.");
+    let value = attribute(&format!("{name}_wo"), of.content.clone(), Flags { sensitive: true, ..flags }, &description);
+    let description = format!("The version of `{name}_wo`: any text, which changes with the value.");
+    [Attribute { is_write_only: true, ..value }, text(&format!("{name}_wo_version"), flags, &description)]
 }
 
 fn of_field(attribute: &mapping::Attribute, output_only: bool) -> Attribute {
@@ -122,7 +144,7 @@ fn of_field(attribute: &mapping::Attribute, output_only: bool) -> Attribute {
         Shape::Leaf(_) | Shape::Paths => Content::Value(attribute.shape.to_type()),
     };
     let description = mortise_text::schema::comment(&attribute.field);
-    Attribute { name: attribute.name.clone(), content, flags, description }
+    Attribute { name: attribute.name.clone(), content, flags, description, is_write_only: false }
 }
 
 fn collection(shape: &Shape, whole: &Shape, output_only: bool, content: fn(Vec<Attribute>) -> Content) -> Content {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 const FORMAT_VERSION: u32 = 1;
 
 /// A type in the server's description.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TypeDescription {
     /// The server's answer about the type.
     pub info: TypeInfo,

@@ -1,6 +1,7 @@
 //! Schemas for core: of the provider, and of each type as a resource and as a data source.
 
 mod attribute;
+mod cache;
 mod description;
 mod envelope;
 mod functions;
@@ -8,6 +9,7 @@ mod resource;
 mod set;
 
 pub use attribute::{Attribute, Content, type_of};
+pub use cache::SchemaCache;
 pub use description::{Snapshot, TypeDescription};
 pub use functions::{Function, FunctionSet};
 pub use resource::{ResourceSchema, TypeError};

@@ -38,6 +38,8 @@ pub struct ResourceSchema {
     description: String,
     envelope: Vec<Attribute>,
     data_attributes: Vec<Attribute>,
+    /// Whether an attribute has a companion that is only written.
+    pub(crate) has_companions: bool,
 }
 
 /// The scopes of a server's types, by group and kind.
@@ -123,6 +125,7 @@ impl ResourceSchema {
             description: mortise_text::schema::comment(&message),
             envelope: envelope::managed_attributes(scope),
             data_attributes: of_message(&data, false),
+            has_companions: Shape::Object(Arc::new(data.clone())).has_companions(),
             data: Arc::new(data),
             moved_from: info.moved_from.clone(),
             imports: info.hooks.as_ref().is_some_and(|hooks| hooks.import),
@@ -167,6 +170,7 @@ impl ResourceSchema {
             content: data,
             flags: COMPUTED,
             description: self.description.clone(),
+            is_write_only: false,
         });
         all
     }

@@ -11,7 +11,7 @@ use super::{
     launched::{router, within_grace},
     plugin::Controller,
 };
-use crate::{client::Connector, rpc::Session};
+use crate::{client::Connector, rpc::Session, schema::SchemaCache};
 
 /// Most connections at once. Core opens one for each instance of the provider in each phase of a command, an alias
 /// counting as an instance.
@@ -30,7 +30,7 @@ pub async fn serve_attached(
     prefix: String,
     stopped: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let door = Door { connections: Connections::default(), limit: MAX_CONNECTIONS, connector, prefix };
+    let door = Door::new(MAX_CONNECTIONS, connector, prefix);
     let incoming = incoming.filter_map(move |stream| door.connection(stream).map(Ok::<_, io::Error>));
     let router = router(Controller::default()).await;
     within_grace(stopped, |stopped| router.serve_with_incoming_shutdown(incoming, stopped)).await
@@ -39,29 +39,37 @@ pub async fn serve_attached(
 /// Makes the sessions of connections, as far as the bound allows.
 struct Door {
     connections: Connections,
+    /// Connections that only get an error. They take no place of others.
+    refused: Connections,
     limit: usize,
     connector: Arc<dyn Connector>,
     prefix: String,
+    schemas: Arc<SchemaCache>,
 }
 
 impl Door {
+    fn new(limit: usize, connector: Arc<dyn Connector>, prefix: String) -> Self {
+        let (connections, refused) = (Connections::default(), Connections::default());
+        Self { connections, refused, limit, connector, prefix, schemas: Arc::default() }
+    }
+
     /// The connection of a stream; `None` closes it.
     fn connection<S>(&self, stream: S) -> Option<Connection<S>> {
         let open = *self.connections.count().borrow();
         let connector = self.connector.clone();
-        let session = if open < self.limit {
-            Session::new(connector, &self.prefix)
-        } else {
-            tracing::warn!(open, limit = self.limit, "refused a connection of a provider: too many are open");
-            if open >= self.limit + MAX_REFUSED_CONNECTIONS {
-                return None;
-            }
-            let summary = format!("the server has its most connections of providers, {}", self.limit);
-            let detail = "Each instance of the provider has one, an alias included. Apply in parts with -target, or let \
-                          core start the provider: `mortise provider export`.";
-            Session::refused(connector, &self.prefix, &summary, detail)
-        };
-        Some(Connection::new(stream, session, self.connections.open()))
+        if open < self.limit {
+            let session = Session::new(connector, &self.prefix, self.schemas.clone());
+            return Some(Connection::new(stream, session, self.connections.open()));
+        }
+        tracing::warn!(open, limit = self.limit, "refused a connection of a provider: too many are open");
+        if *self.refused.count().borrow() >= MAX_REFUSED_CONNECTIONS {
+            return None;
+        }
+        let summary = format!("the server has its most connections of providers, {}", self.limit);
+        let detail = "Each instance of the provider has one, an alias included. Apply in parts with -target, or let core \
+                      start the provider: `mortise provider export`.";
+        let session = Session::refused(connector, &self.prefix, &summary, detail);
+        Some(Connection::new(stream, session, self.refused.open()))
     }
 }
 
@@ -109,8 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_too_many_gets_an_answer_and_its_place_is_free_afterwards() {
-        let connections = Connections::default();
-        let door = Door { connections, limit: 2, connector: Arc::new(Nowhere), prefix: "mortise".to_owned() };
+        let door = Door::new(2, Arc::new(Nowhere), "mortise".to_owned());
         let summary = async |connection: &Connection<()>| {
             connection.connect_info().schema().await.err().unwrap().remove(0).summary
         };
@@ -121,7 +128,10 @@ mod tests {
         assert_eq!(summary(&third).await, "the server has its most connections of providers, 2");
         let refused: Vec<_> = (1..MAX_REFUSED_CONNECTIONS).map(|_| door.connection(()).unwrap()).collect();
         assert!(door.connection(()).is_none());
-        drop((first, second, third, refused));
+        drop(first);
+        let freed = door.connection(()).unwrap();
+        assert_eq!(summary(&freed).await, "no server can be reached", "refused connections take no place");
+        drop((second, third, refused, freed));
         assert_eq!(summary(&door.connection(()).unwrap()).await, "no server can be reached");
     }
 }

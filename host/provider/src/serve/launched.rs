@@ -33,6 +33,7 @@ use crate::{
         tfplugin6::provider_server::ProviderServer,
     },
     rpc::{ProviderService, Session},
+    schema::SchemaCache,
 };
 
 /// Longest wait for the first connection.
@@ -211,11 +212,12 @@ fn accept_plain(
     connections: Connections,
 ) -> Incoming<UnixStream> {
     let (sender, receiver) = mpsc::channel(1);
-    let prefix = prefix.to_owned();
+    let (prefix, schemas) = (prefix.to_owned(), Arc::<SchemaCache>::default());
     tokio::spawn(async move {
         loop {
             let stream = next(&listener).await;
-            let connection = Connection::new(stream, Session::new(connector.clone(), &prefix), connections.open());
+            let connection =
+                Connection::new(stream, Session::new(connector.clone(), &prefix, schemas.clone()), connections.open());
             if sender.send(Ok(connection)).await.is_err() {
                 return;
             }
@@ -232,12 +234,13 @@ fn accept_tls(
     connections: Connections,
 ) -> Incoming<tokio_rustls::server::TlsStream<UnixStream>> {
     let (sender, receiver) = mpsc::channel(1);
-    let prefix = prefix.to_owned();
+    let (prefix, schemas) = (prefix.to_owned(), Arc::<SchemaCache>::default());
     tokio::spawn(async move {
         loop {
             let stream = next(&listener).await;
             let (sender, acceptor) = (sender.clone(), acceptor.clone());
-            let (session, connections) = (Session::new(connector.clone(), &prefix), connections.clone());
+            let (session, connections) =
+                (Session::new(connector.clone(), &prefix, schemas.clone()), connections.clone());
             // A silent connection does not hold up others.
             tokio::spawn(async move {
                 match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {

@@ -2,17 +2,20 @@
 //!
 //! `request` makes a request from a configuration, `observed` a state from a stored resource. Core keeps bytes beside
 //! each state that the user does not see (`private`): the server's values where the state has the user's spelling, and
-//! a change that must come first (`pending`).
+//! a change that must come first (`pending`). Core's form of values that are only written is not the provider's own
+//! (`write_only`).
 
 mod observed;
 mod pending;
 mod private;
 mod request;
+mod write_only;
 
 pub use observed::{Observed, data_source_state, id_text, list_entry, metadata, state};
 pub use pending::{Origin, Pending};
 pub use private::Private;
-pub use request::{Defaults, known_id, owner_units, request, resource_id, tenancy_of};
+pub use request::{Defaults, has_unplaced_owner, known_id, owner_units, request, resource_id, tenancy_of};
+pub use write_only::{hidden, revealed_config, revealed_plan, revealed_prior, shown_path, without_hidden};
 
 use crate::{mapping::Leaf, mapping::Shape};
 

@@ -17,6 +17,23 @@ pub struct Defaults {
     pub namespace: Option<String>,
 }
 
+impl Defaults {
+    /// The defaults with the token's own place where they leave a unit out. Its namespace belongs to its partition, and
+    /// is not used in another one.
+    #[must_use]
+    pub fn or_own(&self, config: &Value, own: &pb::Tenancy) -> Self {
+        let or_default = |unit: &str| if unit.is_empty() { tenancy::DEFAULT.to_owned() } else { unit.to_owned() };
+        let (partition, namespace) = (or_default(&own.partition), or_default(&own.namespace));
+        let wanted = tenancy_of(Scope::Partition, config, self).partition;
+        let is_own = wanted.is_empty() || wanted == partition;
+        let namespace = if is_own { namespace } else { tenancy::DEFAULT.to_owned() };
+        Self {
+            partition: Some(self.partition.clone().unwrap_or(partition)),
+            namespace: Some(self.namespace.clone().unwrap_or(namespace)),
+        }
+    }
+}
+
 /// Makes the resource that a configuration describes; all parts that are sent must be known.
 ///
 /// # Errors
@@ -106,13 +123,23 @@ pub fn owner_units(schema: &ResourceSchema, owner: &Value) -> Vec<&'static str> 
     units.iter().filter(|unit| text(owner.get(unit)).is_empty()).copied().collect()
 }
 
+/// Whether the owner is in the place of the resource, and that is for the server to decide. The server completes the
+/// place of a resource, but not that of its owner.
+#[must_use]
+pub fn has_unplaced_owner(schema: &ResourceSchema, config: &Value, defaults: &Defaults) -> bool {
+    let own = tenancy_of(schema.scope, config, defaults);
+    owner_units(schema, config.get("owner")).iter().any(|unit| match *unit {
+        "partition" => own.partition.is_empty(),
+        _ => own.namespace.is_empty(),
+    })
+}
+
 fn owner(schema: &ResourceSchema, config: &Value, defaults: &Defaults) -> Option<pb::Id> {
     let value = config.get("owner");
     let Value::Map(_) = value else { return None };
     let part = |name: &str| text(value.get(name));
     let own = tenancy_of(schema.scope, config, defaults);
     let units = owner_units(schema, value);
-    // The server completes the place of the resource, but not that of its owner.
     let unit = |name: &str, own: String| match (units.contains(&name), own.is_empty()) {
         (false, _) => part(name),
         (true, true) => tenancy::DEFAULT.to_owned(),

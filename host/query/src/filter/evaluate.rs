@@ -163,7 +163,6 @@ impl Comparison {
     pub(super) fn holds(self, order: Option<Ordering>) -> bool {
         match self {
             Self::Equal => order == Some(Ordering::Equal),
-            Self::NotEqual => order != Some(Ordering::Equal),
             Self::Less => order.is_some_and(Ordering::is_lt),
             Self::LessOrEqual => order.is_some_and(Ordering::is_le),
             Self::Greater => order.is_some_and(Ordering::is_gt),

@@ -10,13 +10,13 @@ use crate::QueryError;
 /// A fault with the byte of the text where it is. `None` stands for a place that the parser's caller knows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
-    pub(crate) at: Option<usize>,
+    pub(crate) offset: Option<usize>,
     pub(crate) text: String,
 }
 
 impl Fault {
     pub(crate) fn new(offset: usize, text: impl Into<String>) -> Self {
-        Self { at: Some(offset), text: text.into() }
+        Self { offset: Some(offset), text: text.into() }
     }
 
     /// Makes an error that stops the parser from trying other branches.
@@ -26,8 +26,8 @@ impl Fault {
 
     /// Converts the fault; the place becomes a character of the filter, from 1.
     pub(crate) fn into_error(self, filter: &str) -> QueryError {
-        let offset = self.at.unwrap_or(filter.len());
-        QueryError::Filter { at: character(filter, offset), fault: self.text }
+        let offset = self.offset.unwrap_or(filter.len());
+        QueryError::Filter { character: character(filter, offset), fault: self.text }
     }
 }
 
@@ -40,7 +40,7 @@ impl<I: Stream> ParserError<I> for Fault {
     type Inner = Self;
 
     fn from_input(_: &I) -> Self {
-        Self { at: None, text: "the filter cannot be read".to_owned() }
+        Self { offset: None, text: "the filter cannot be read".to_owned() }
     }
 
     fn into_inner(self) -> Result<Self, Self> {

@@ -22,6 +22,8 @@ pub(crate) enum Token<'t> {
     /// A text, its escapes undone.
     Text(String),
     Comparison(Comparison),
+    /// `!=`, the negation of `=`.
+    NotEqual,
     /// A mark: `()[]{},:+|`.
     Mark(char),
 }
@@ -30,7 +32,7 @@ pub(crate) enum Token<'t> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Lexed<'t> {
     pub(crate) token: Token<'t>,
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
 }
 
 type Input<'t> = LocatingSlice<&'t str>;
@@ -43,6 +45,7 @@ impl Token<'_> {
             Self::Path(text) | Self::Number(text) => crate::error::shown(text),
             Self::Text(text) => format!("{:?}", crate::error::shown(text)),
             Self::Comparison(comparison) => comparison.symbol().to_owned(),
+            Self::NotEqual => "!=".to_owned(),
             Self::Mark(mark) => mark.to_string(),
         }
     }
@@ -63,12 +66,12 @@ pub(crate) fn lex(text: &str) -> Result<Vec<Lexed<'_>>, Fault> {
             return Ok(words);
         }
         let offset = input.current_token_start();
-        words.push(Lexed { token: token(&mut input).map_err(inner)?, at: offset });
+        words.push(Lexed { token: token(&mut input).map_err(inner)?, offset });
     }
 }
 
 fn inner(error: ErrMode<Fault>) -> Fault {
-    error.into_inner().unwrap_or_else(|_| Fault { at: None, text: "the filter ends too early".to_owned() })
+    error.into_inner().unwrap_or_else(|_| Fault { offset: None, text: "the filter ends too early".to_owned() })
 }
 
 fn blank<'t>(input: &mut Input<'t>) -> Lexing<()> {
@@ -82,7 +85,8 @@ fn token<'t>(input: &mut Input<'t>) -> Lexing<Token<'t>> {
         '0'..='9' | '.' | '-' => number.map(Token::Number),
         '+' => alt((number.map(Token::Number), '+'.map(Token::Mark))),
         '"' => text.map(Token::Text),
-        '=' | '!' | '<' | '>' => comparison.map(Token::Comparison),
+        '=' | '<' | '>' => comparison.map(Token::Comparison),
+        '!' => "!=".value(Token::NotEqual),
         '(' | ')' | '[' | ']' | '{' | '}' | ',' | ':' | '|' => any.map(Token::Mark),
         _ => fail,
     }
@@ -161,7 +165,6 @@ fn comparison<'t>(input: &mut Input<'t>) -> Lexing<Comparison> {
     alt((
         "==".value(Comparison::Equal),
         "=".value(Comparison::Equal),
-        "!=".value(Comparison::NotEqual),
         "<=".value(Comparison::LessOrEqual),
         "<".value(Comparison::Less),
         ">=".value(Comparison::GreaterOrEqual),

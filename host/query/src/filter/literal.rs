@@ -46,11 +46,14 @@ pub(crate) fn literal(term: &Term<'_>, value_type: &ValueType) -> Result<Literal
 pub(crate) fn scalar(term: &Term<'_>, value_type: &ValueType) -> Result<Scalar, Fault> {
     let mismatch = |why: &str| {
         let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
-        Fault::new(term.at, format!("{} does not fit{why}; the field is {}", term.describe(), value_type.describe()))
+        Fault::new(
+            term.offset,
+            format!("{} does not fit{why}; the field is {}", term.describe(), value_type.describe()),
+        )
     };
     let bad_number = |bad: BadNumber| mismatch(bad.describe());
     match (value_type, &term.value) {
-        (_, TermValue::Null) => Err(Fault::new(term.at, "NULL is not a value here; write IS NULL or IS NOT NULL")),
+        (_, TermValue::Null) => Err(Fault::new(term.offset, "NULL is not a value here; write IS NULL or IS NOT NULL")),
         (ValueType::Wrapper(inner), _) => scalar(term, inner),
         (ValueType::Bool, TermValue::Bool(value)) => Ok(Scalar::Bool(*value)),
         (ValueType::Int { low, high }, TermValue::Number(text)) => integer(text, *low, *high).map_err(bad_number),
@@ -98,13 +101,13 @@ fn build(entries: &[(Term<'_>, Term<'_>)], descriptor: &MessageDescriptor) -> Re
     let mut message = DynamicMessage::new(descriptor.clone());
     for (key, term) in entries {
         let TermValue::Text(name) = &key.value else {
-            return Err(Fault::new(key.at, "a field's name must be in double quotes"));
+            return Err(Fault::new(key.offset, "a field's name must be in double quotes"));
         };
         let Some(field) = path::find(descriptor, name) else {
-            return Err(Fault::new(key.at, format!("{} has no field {}", descriptor.full_name(), key.describe())));
+            return Err(Fault::new(key.offset, format!("{} has no field {}", descriptor.full_name(), key.describe())));
         };
         if message.has_field(&field) {
-            return Err(Fault::new(key.at, format!("{} is set twice; set it once", key.describe())));
+            return Err(Fault::new(key.offset, format!("{} is set twice; set it once", key.describe())));
         }
         if term.value != TermValue::Null {
             let value = field_value(term, &field)?;
@@ -115,7 +118,7 @@ fn build(entries: &[(Term<'_>, Term<'_>)], descriptor: &MessageDescriptor) -> Re
 }
 
 fn set(message: &mut DynamicMessage, field: &FieldDescriptor, value: Value, term: &Term<'_>) -> Result<(), Fault> {
-    let fault = |_| Fault::new(term.at, format!("{} does not fit the field {}", term.describe(), field.name()));
+    let fault = |_| Fault::new(term.offset, format!("{} does not fit the field {}", term.describe(), field.name()));
     message.try_set_field(field, value).map_err(fault)
 }
 
@@ -127,14 +130,14 @@ fn field_value(term: &Term<'_>, field: &FieldDescriptor) -> Result<Value, Fault>
             for (key, value) in entries {
                 let single = single(value, value_kind.clone())?;
                 if map.insert(map_key(key, &key_kind)?, single).is_some() {
-                    return Err(Fault::new(key.at, format!("{} is set twice; set it once", key.describe())));
+                    return Err(Fault::new(key.offset, format!("{} is set twice; set it once", key.describe())));
                 }
             }
             Ok(Value::Map(map))
         }
-        _ if field.is_map() => Err(Fault::new(term.at, format!("{} is a map; write {{...}}", field.name()))),
+        _ if field.is_map() => Err(Fault::new(term.offset, format!("{} is a map; write {{...}}", field.name()))),
         _ if field.is_list() => Err(Fault::new(
-            term.at,
+            term.offset,
             format!("{} is a list, and filters cannot write lists in braces; leave it out", field.name()),
         )),
         (kind, _) => single(term, kind),
@@ -149,7 +152,7 @@ fn map_key(term: &Term<'_>, kind: &Kind) -> Result<MapKey, Fault> {
         TermValue::Bool(false) => "false",
         TermValue::Null | TermValue::Map(_) => "",
     };
-    path::map_key(kind, text).map_err(|fault| Fault::new(term.at, fault.to_string()))
+    path::map_key(kind, text).map_err(|fault| Fault::new(term.offset, fault.to_string()))
 }
 
 /// The value of a field that is neither a list nor a map.
@@ -166,7 +169,7 @@ fn single(term: &Term<'_>, kind: Kind) -> Result<Value, Fault> {
         }
         (_, kind, _) => {
             let scalar = scalar(term, &value_type)?;
-            proto(scalar, kind).ok_or_else(|| Fault::new(term.at, format!("{} does not fit", term.describe())))
+            proto(scalar, kind).ok_or_else(|| Fault::new(term.offset, format!("{} does not fit", term.describe())))
         }
     }
 }

@@ -12,7 +12,7 @@ use winnow::{
 use super::{
     fault::Fault,
     lexer::{Lexed, Token},
-    syntax::{Condition, Expression, Term, TermValue, Test},
+    syntax::{Comparison, Condition, Expression, Term, TermValue, Test},
 };
 use crate::limits;
 
@@ -41,7 +41,7 @@ fn filter<'t>(input: &mut Input<'_, 't>) -> Parsing<Expression<'t>> {
     let whole = or(input)?;
     match input.input.first() {
         None => Ok(whole),
-        Some(Lexed { token: Token::Mark(')'), at: offset }) => {
+        Some(Lexed { token: Token::Mark(')'), offset }) => {
             Err(Fault::cut(*offset, "this ) has no opening (; remove it"))
         }
         Some(_) => Err(no_condition(input)),
@@ -106,7 +106,7 @@ fn condition<'t>(input: &mut Input<'_, 't>) -> Parsing<Condition<'t>> {
     if !starts_plain(input, 0) {
         return Err(no_condition(input));
     }
-    let Lexed { token: Token::Path(path), at: offset } = any.parse_next(input)? else {
+    let Lexed { token: Token::Path(path), offset } = any.parse_next(input)? else {
         return Err(no_condition(input));
     };
     input.state.conditions += 1;
@@ -116,13 +116,14 @@ fn condition<'t>(input: &mut Input<'_, 't>) -> Parsing<Condition<'t>> {
             format!("the filter has more than {} conditions; write fewer, for example with IN", limits::CONDITIONS),
         ));
     }
-    Ok(Condition { path, at: *offset, test: test(input)? })
+    Ok(Condition { path, offset: *offset, test: test(input)? })
 }
 
 fn test<'t>(input: &mut Input<'_, 't>) -> Parsing<Test<'t>> {
     let word: &Lexed<'_> = any.parse_next(input)?;
     match &word.token {
         Token::Comparison(comparison) => Ok(Test::Compare(*comparison, value(input)?)),
+        Token::NotEqual => Ok(Test::Not(Box::new(Test::Compare(Comparison::Equal, value(input)?)))),
         token if token.is_keyword("IS") => {
             let negated = opt(keyword("NOT")).parse_next(input)?.is_some();
             let test = if opt(keyword("NULL")).parse_next(input)?.is_some() {
@@ -167,7 +168,10 @@ fn list<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<Term<'t>>> {
     let values: Vec<Term<'t>> =
         separated(1..=limits::LIST_VALUES, value, take(|token| *token == Token::Mark(','))).parse_next(input)?;
     if values.len() == limits::LIST_VALUES && input.input.first().is_some_and(|word| word.token == Token::Mark(',')) {
-        return Err(Fault::cut(open.at, format!("the list has more than {} values; split it", limits::LIST_VALUES)));
+        return Err(Fault::cut(
+            open.offset,
+            format!("the list has more than {} values; split it", limits::LIST_VALUES),
+        ));
     }
     expect_closing(input, close, "a comma or ")?;
     Ok(values)
@@ -185,10 +189,10 @@ fn value<'t>(input: &mut Input<'_, 't>) -> Parsing<Term<'t>> {
         Token::Mark('{') => TermValue::Map(Vec::new()),
         _ => return Err(expected(input, WANTED)),
     };
-    let offset = word.at;
+    let offset = word.offset;
     any.parse_next(input)?;
     let value = if let TermValue::Map(_) = value { TermValue::Map(parse_nested(input, entries)?) } else { value };
-    Ok(Term { at: offset, value })
+    Ok(Term { offset, value })
 }
 
 /// The entries of a value in braces, and the brace that closes it.
@@ -197,7 +201,7 @@ fn entries<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<(Term<'t>, Term<'t>)>> 
     let mut wants_entry = false;
     while wants_entry || opt(take(|token| *token == Token::Mark('}'))).parse_next(input)?.is_none() {
         if entries.len() >= limits::LIST_VALUES {
-            let offset = input.input.first().map_or(input.state.end, |word| word.at);
+            let offset = input.input.first().map_or(input.state.end, |word| word.offset);
             return Err(Fault::cut(offset, format!("the value has more than {} entries", limits::LIST_VALUES)));
         }
         let key = value(input)?;
@@ -211,7 +215,7 @@ fn entries<'t>(input: &mut Input<'_, 't>) -> Parsing<Vec<(Term<'t>, Term<'t>)>> 
 /// Parses what is within one more pair of parentheses or braces.
 fn parse_nested<'s, 't, O>(input: &mut Input<'s, 't>, parser: fn(&mut Input<'s, 't>) -> Parsing<O>) -> Parsing<O> {
     if input.state.depth >= limits::NESTING {
-        let offset = input.input.first().map_or(input.state.end, |word| word.at);
+        let offset = input.input.first().map_or(input.state.end, |word| word.offset);
         return Err(Fault::cut(
             offset,
             format!("parentheses or braces are nested more than {} deep; write fewer", limits::NESTING),
@@ -265,7 +269,7 @@ fn starts_test(input: &Input<'_, '_>, ahead: usize) -> bool {
     };
     let is_list = |further: usize| matches!(word(further), Some(Token::Mark('(' | '[')));
     match word(0) {
-        Some(Token::Comparison(_)) => true,
+        Some(Token::Comparison(_) | Token::NotEqual) => true,
         Some(_) if is(0, &["IS"]) => is(1, &["NULL", "NAN"]) || (is(1, &["NOT"]) && is(2, &["NULL", "NAN"])),
         Some(_) if is(0, &["IN"]) => is_list(1),
         Some(_) if is(0, &["NOT"]) => is(1, &["IN"]) && is_list(2),
@@ -282,14 +286,14 @@ fn starts_test(input: &Input<'_, '_>, ahead: usize) -> bool {
 fn expected(input: &Input<'_, '_>, wanted: &str) -> ErrMode<Fault> {
     match input.input.first() {
         None => Fault::cut(input.state.end, format!("expected {wanted}, found the end of the filter")),
-        Some(word) => Fault::cut(word.at, format!("expected {wanted}, found {}", word.token.describe())),
+        Some(word) => Fault::cut(word.offset, format!("expected {wanted}, found {}", word.token.describe())),
     }
 }
 
 /// The fault of a place without the expected condition.
 fn no_condition(input: &Input<'_, '_>) -> ErrMode<Fault> {
     match (input.input.first(), input.input.get(1)) {
-        (Some(Lexed { token: Token::Path(path), at: offset }), next) => {
+        (Some(Lexed { token: Token::Path(path), offset }), next) => {
             let path = crate::error::shown(path);
             let next = next.map_or("the end of the filter".to_owned(), |next| next.token.describe());
             Fault::cut(

@@ -57,7 +57,6 @@ fn range(path: &Path, test: &Test) -> Option<FieldRange> {
                 Comparison::LessOrEqual => (present(), Bound::Included(bound)),
                 Comparison::Greater => (Bound::Excluded(bound), Bound::Unbounded),
                 Comparison::GreaterOrEqual => (Bound::Included(bound), Bound::Unbounded),
-                Comparison::NotEqual => return None,
             };
             // An absent value compares as zero; without a zero value, it precedes all others.
             let order = path.zero.as_ref().map_or(Some(std::cmp::Ordering::Less), |zero| zero.order(literal));

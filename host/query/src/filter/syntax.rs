@@ -17,7 +17,7 @@ pub(crate) enum Expression<'t> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition<'t> {
     pub(crate) path: &'t str,
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
     pub(crate) test: Test<'t>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Test<'t> {
     StartsWith(Term<'t>),
     /// The list contains a message for which the expression holds.
     ContainsWhere(Box<Expression<'t>>),
-    /// `IS NOT` and `NOT IN`.
+    /// `!=`, `IS NOT` and `NOT IN`. For a list too: the test holds for none of its values.
     Not(Box<Test<'t>>),
 }
 
@@ -47,7 +47,6 @@ pub(crate) enum Test<'t> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
-    NotEqual,
     Less,
     LessOrEqual,
     Greater,
@@ -57,7 +56,7 @@ pub(crate) enum Comparison {
 /// A value of the filter's text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Term<'t> {
-    pub(crate) at: usize,
+    pub(crate) offset: usize,
     pub(crate) value: TermValue<'t>,
 }
 
@@ -77,7 +76,6 @@ impl Comparison {
     pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Equal => "=",
-            Self::NotEqual => "!=",
             Self::Less => "<",
             Self::LessOrEqual => "<=",
             Self::Greater => ">",
@@ -87,7 +85,7 @@ impl Comparison {
 
     /// Whether the operator needs values with an order.
     pub(crate) fn is_ordering(self) -> bool {
-        !matches!(self, Self::Equal | Self::NotEqual)
+        self != Self::Equal
     }
 }
 

@@ -48,11 +48,14 @@ enum Expression {
     Element(Box<Expression>),
     Contains(bool, Vec<&'static str>),
     NullInners,
-    NullText(&'static str),
+    /// A text, and the form of the test.
+    NullText(&'static str, &'static str),
 }
 
 const TEXTS: [&str; 6] = ["", "a", "ab", "b", "abc", "é%"];
-const KEYS: [(&str, &str); 3] = [("k", "k"), ("\"0 x\"", "0 x"), ("[\"ключ\"]", "ключ")];
+const KEYS: [(&str, &str); 5] =
+    [("k", "k"), ("\"0 x\"", "0 x"), ("[\"ключ\"]", "ключ"), (r"a\.7", "a.7"), (r#""\"\\.[0]\n""#, "\"\\.[0]\n")];
+const NULL_TESTS: [&str; 4] = ["IS NULL", "= NULL", "IS NOT NULL", "!= NULL"];
 
 impl Literal {
     fn show(self) -> String {
@@ -154,8 +157,8 @@ impl Expression {
                 Self::Contains(random.bool(), (0..random.usize(1..3)).map(|_| TEXTS[random.usize(..4)]).collect())
             }
             (_, 3) => Self::NullInners,
-            (_, 4) => Self::NullText(KEYS[random.usize(..3)].0),
-            (_, 5) => Self::Field(KEYS[random.usize(..3)].0, Test::draw(random, true)),
+            (_, 4) => Self::NullText(KEYS[random.usize(..KEYS.len())].0, NULL_TESTS[random.usize(..4)]),
+            (_, 5) => Self::Field(KEYS[random.usize(..KEYS.len())].0, Test::draw(random, true)),
             _ => Self::Field(if text { "title" } else { "tracks" }, Test::draw(random, text)),
         }
     }
@@ -179,7 +182,7 @@ impl Expression {
                 format!("data.names CONTAINS {} ({})", if *all { "ALL" } else { "ANY" }, list.join(","))
             }
             Self::NullInners => "data.inners IS NULL".to_owned(),
-            Self::NullText(field) => format!("{} IS NULL", key(field)),
+            Self::NullText(field, test) => format!("{} {test}", key(field)),
         }
     }
 
@@ -205,7 +208,9 @@ impl Expression {
             Self::Contains(true, texts) => texts.iter().all(|text| album.names.contains(text)),
             Self::Contains(false, texts) => texts.iter().any(|text| album.names.contains(text)),
             Self::NullInners => album.inners.is_empty(),
-            Self::NullText(field) => text(field).is_none(),
+            Self::NullText(field, test) => {
+                text(field).is_none() != (test.starts_with("IS NOT") || test.starts_with('!'))
+            }
         }
     }
 }

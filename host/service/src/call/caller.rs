@@ -194,6 +194,21 @@ impl Caller {
         Err(Error::new(Code::FailedPrecondition, text))
     }
 
+    /// Refuses to show a past version that is older than the caller requires.
+    ///
+    /// # Errors
+    /// `FailedPrecondition`: it is older.
+    pub(crate) fn check_shown(&self, version: u64) -> Result<(), Error> {
+        let wanted = self.at_least.as_ref().and_then(|wanted| wanted.parse::<u64>().ok());
+        match wanted.filter(|wanted| version < *wanted) {
+            None => Ok(()),
+            Some(wanted) => Err(Error::new(
+                Code::FailedPrecondition,
+                format!("at: version {version} is older than {AT_LEAST_HEADER} {wanted}; leave one of them out"),
+            )),
+        }
+    }
+
     /// Sets the client that reads the answer.
     #[must_use]
     pub fn with_reader(self, reader: Option<Arc<Reader>>) -> Self {

@@ -20,6 +20,13 @@ pub(crate) const INDEX_IDLE_TIME: Duration = Duration::from_secs(3_600);
 /// Pause after the indexes of a type have exceeded their bytes.
 pub(crate) const INDEX_OVERFLOW_PAUSE: Duration = Duration::from_secs(600);
 
+/// Longest time without a page before the content that was kept for a search is dropped.
+pub(crate) const KEPT_IDLE_TIME: Duration = Duration::from_secs(60);
+/// Longest time for which a content is kept for a search.
+pub(crate) const KEPT_TIME: Duration = Duration::from_secs(900);
+/// Time between two looks for such contents.
+pub(crate) const KEPT_SWEEP_INTERVAL: Duration = Duration::from_secs(15);
+
 /// Longest time that a resume token of replication without a change is kept in memory only.
 pub(crate) const TOKEN_STORE_INTERVAL: Duration = Duration::from_secs(600);
 /// Longest wait after a page of a refresh of regions.

@@ -6,8 +6,9 @@
 //! so the order of the work has no effect on the end.
 //!
 //! # Limits
-//! [`MAX_REACHED_RESOURCES`] changed resources and [`MAX_REACHED_BYTES`] of them, [`MAX_WORK`] pieces of work and
-//! [`MAX_PLANS`] plans; beyond these the outlook is cut, and says so. A large outlook has the place of large plans that
+//! [`MAX_REACHED_RESOURCES`] changed resources and [`MAX_REACHED_BYTES`] of them, [`MAX_WORK`] pieces of work,
+//! [`MAX_PLANS`] plans, and [`MAX_READ_RESOURCES`] resources read by scans and plans; beyond these the outlook is cut, and
+//! says so. The content of a unit of tenancy is scanned once; later rounds look at what is left of it. A large outlook has the place of large plans that
 //! are only shown, so that readers do not delay deletions. Concurrent changes, and work of earlier deletions that does
 //! not touch the resource, are not foreseen.
 
@@ -42,6 +43,8 @@ pub(super) use holds::Holds;
 const MAX_WORK: usize = 20_000;
 /// Plans of one outlook.
 const MAX_PLANS: usize = 20_000;
+/// Resources that the scans and the plans of one outlook read.
+const MAX_READ_RESOURCES: usize = 200_000;
 
 /// The target and the field of the reference that leads to a step; `None` for the resource of the request.
 type Cause = Option<(ResourceKey, String)>;
@@ -92,10 +95,15 @@ pub(super) struct Outlook<'o> {
     /// Marked resources as stored, with the causes of their marks.
     marked: HashMap<ResourceKey, (EncodedResource, Cause)>,
     open: Vec<Work>,
-    /// Pieces of work, plans and changes so far.
+    /// Pieces of work, plans, read resources and changes so far.
     works: usize,
     plans: usize,
+    read: usize,
+    /// Limit of the read resources.
+    pub(super) most_read: usize,
     changes: usize,
+    /// Content of units that is left after their scan.
+    left: HashMap<ResourceKey, Vec<ResourceKey>>,
     place: Option<OwnedSemaphorePermit>,
 }
 
@@ -119,7 +127,10 @@ impl<'o> Outlook<'o> {
             open: Vec::new(),
             works: 0,
             plans: 0,
+            read: 0,
+            most_read: MAX_READ_RESOURCES,
             changes: 0,
+            left: HashMap::new(),
             place: None,
         }
     }
@@ -197,6 +208,9 @@ impl<'o> Outlook<'o> {
         if bytes > MAX_REACHED_BYTES {
             return Some(format!("more than {} MiB of resources are affected", MAX_REACHED_BYTES >> 20));
         }
+        if self.read > self.most_read {
+            return Some(format!("the work afterwards reads more than {} resources", self.most_read));
+        }
         (self.plans > MAX_PLANS).then(|| format!("the work afterwards takes more than {MAX_PLANS} plans"))
     }
 
@@ -269,14 +283,19 @@ impl<'o> Outlook<'o> {
     /// Plans over the supposed state.
     async fn plan(&mut self, root: EncodedResource, purpose: Purpose<'_>) -> Result<DeletionPlan, PlanError> {
         self.plans += 1;
-        let Self { deletions, registry, supposed, place, .. } = self;
+        let Self { deletions, registry, supposed, place, read, .. } = self;
         match deletions.plan_over(supposed, SMALL_DELETION, registry, root.clone(), purpose).await {
-            Err(PlanError::TooFar) => {}
-            planned => return planned,
+            Err(PlanError::TooFar) => *read += SMALL_DELETION.resources,
+            planned => {
+                *read += planned.as_ref().map_or(1, DeletionPlan::reached);
+                return planned;
+            }
         }
         if place.is_none() {
             *place = Some(deletions.place_to_show().await?);
         }
-        deletions.plan_over(supposed, LARGEST_DELETION, registry, root, purpose).await
+        let planned = deletions.plan_over(supposed, LARGEST_DELETION, registry, root, purpose).await;
+        *read += planned.as_ref().map_or(LARGEST_DELETION.resources, DeletionPlan::reached);
+        planned
     }
 }

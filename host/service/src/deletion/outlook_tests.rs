@@ -11,10 +11,14 @@ use std::{
 use mortise_resource::{
     data::{DeleteStep, PlanDeleteResponse, SetBlockDeletionRequest, delete_step::Action},
     goten::OwnerReference,
-    meta, pb,
+    meta, pb, types,
 };
+use mortise_store::Consistency;
 
-use super::test_graph::{Here, Node, id, node, owner};
+use super::{
+    outlook::{Foreseen, Outlook},
+    test_graph::{Here, Node, id, node, owner},
+};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -158,4 +162,41 @@ async fn a_plan_looks_as_far_as_the_collector_goes() {
     let held = plan.steps.iter().find(|step| step.action() == Action::Hang && name_of(step) == "e").unwrap();
     assert_eq!(held.held_by.iter().map(|id| id.name.as_str()).collect::<Vec<_>>(), ["held"]);
     assert!(!told(Action::UnsetLater, "kept"), "e is still there");
+}
+
+/// A namespace is scanned once, however many rounds its emptying takes, and an outlook that reads too much says so.
+#[tokio::test]
+async fn the_content_of_a_unit_is_read_once() {
+    let here = Here::new(LONG, None);
+    let tenancy = |namespace: &str| Some(pb::Tenancy { partition: "default".into(), namespace: namespace.into() });
+    let unit = pb::Id {
+        r#type: Some(types::namespace().to_pb()),
+        tenancy: tenancy(""),
+        name: "spot".into(),
+        uid: String::new(),
+    };
+    here.write(pb::Resource { id: Some(unit.clone()), ..pb::Resource::default() }).await.unwrap();
+    let within = async |mut made: pb::Resource| {
+        made.id.as_mut().unwrap().tenancy = tenancy("spot");
+        here.write(made).await.unwrap();
+    };
+    for n in 0..100 {
+        within(node(&format!("n{n}"), &Node::default(), Vec::new())).await;
+    }
+    let mut held = node("held", &Node::default(), Vec::new());
+    held.metadata.insert(meta::FINALIZERS.into(), "someone".into());
+    within(held).await;
+    let foresee = async |most_read: usize| {
+        let root = here.service.core.backend.read_encoded(Consistency::Consistent, &unit).await.unwrap();
+        let registry = here.service.core.types();
+        let mut outlook = Outlook::new(&here.service.deletions, &registry);
+        outlook.most_read = most_read;
+        let Ok(Foreseen { steps, cut, .. }) = outlook.of(root).await else { panic!("the outlook fails") };
+        (steps.iter().filter(|step| step.action == Action::DeleteLater).count(), cut)
+    };
+    // The scan, and a plan for each resource, with few more for what is held; a second scan would not fit.
+    assert_eq!(foresee(250).await, (100, String::new()));
+    let (gone, cut) = foresee(60).await;
+    assert!(gone < 100, "{gone}");
+    assert_eq!(cut, "the work afterwards reads more than 60 resources");
 }

@@ -62,7 +62,7 @@ pub(super) struct DeletedOwner {
     /// Its region; empty for none.
     pub(super) region: String,
     /// Time of the deletion; `None` if it is unknown.
-    pub(super) at: Option<Timestamp>,
+    pub(super) deleted_at: Option<Timestamp>,
 }
 
 /// The fate of one entry.
@@ -96,7 +96,7 @@ impl DeletedOwner {
             true => Some(Timestamp::default()),
             false => tombstone.id.as_ref().and_then(|id| ulid_time(&id.uid)),
         };
-        Some(Self { key: ResourceKey::from(&id), id, deletion, region, at })
+        Some(Self { key: ResourceKey::from(&id), id, deletion, region, deleted_at: at })
     }
 
     /// Returns the fate of an entry for this owner, once it is gone.
@@ -120,7 +120,7 @@ impl DeletedOwner {
             || (core.region().is_some() && !entry.region.is_empty() && entry.region != region);
         let order = |time: Timestamp| (time.seconds, time.nanos);
         let since = known.and_then(|known| known.since).map(order).unwrap_or_default();
-        let was_there = self.at.is_none_or(|at| since < order(at));
+        let was_there = self.deleted_at.is_none_or(|at| since < order(at));
         match is_other || !was_there {
             true => EntryFate::Stays,
             // Its owner was not seen to refer to the resource.

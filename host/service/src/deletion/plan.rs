@@ -300,6 +300,11 @@ impl DeletionPlan {
         !self.blocks.is_empty() || !self.protected.is_empty()
     }
 
+    /// Returns the number of resources in the plan.
+    pub(super) fn reached(&self) -> usize {
+        self.deletions.len() + self.unset.len() + self.blocks.len()
+    }
+
     /// Returns the planned action for the resource of the request.
     pub(crate) fn action(&self) -> PlannedAction {
         self.deletions.first().map_or(PlannedAction::Remove, |root| root.action)

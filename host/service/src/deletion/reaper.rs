@@ -215,7 +215,7 @@ mod tests {
             key: ResourceKey::from(&owner),
             deletion: owner.uid.clone(),
             region: String::new(),
-            at: None,
+            deleted_at: None,
             id: owner,
         };
         for _ in 0..2 {

@@ -212,3 +212,7 @@ async fn shown(hooks: &mut RequestHooks, only: Option<&str>, event: WatchEvent) 
     })?;
     Ok(hooks.may_read(&resource).await?.then(|| event(resource)))
 }
+
+#[cfg(test)]
+#[path = "events_tests.rs"]
+mod tests;

@@ -78,6 +78,11 @@ impl Collector {
         self.follower.is_some() && matches!(self.direction(), Direction::Right)
     }
 
+    /// Whether no resource behind a position, in ascending order, can belong to the page.
+    pub(super) fn is_full_at(&self, position: &SortKey) -> bool {
+        matches!(self.direction(), Direction::Right) && self.is_complete_at(position)
+    }
+
     /// Returns the key of the page's last resource, in its own direction, if there are more than fit.
     pub(super) fn edge(&self) -> Option<&SortKey> {
         self.follower.as_ref()?;

@@ -17,6 +17,16 @@ use crate::{
     rules::RequestHooks,
 };
 
+/// The version as of which a search answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    /// Each page is as of its own time.
+    Newest,
+    /// The newest version, which further pages name.
+    Now,
+    Version(u64),
+}
+
 /// A checked and compiled search.
 pub(crate) struct Search {
     pub(crate) kind: Arc<ResourceType>,
@@ -29,6 +39,11 @@ pub(crate) struct Search {
     pub(crate) mask: Mask,
     pub(crate) counts: bool,
     pub(super) explains: bool,
+    pub(super) as_of: At,
+    /// Binding of the matches, in no order.
+    unordered: Binding,
+    /// View and mask of the request.
+    projection: (i32, Vec<u8>),
     filter: Option<Filter>,
     selector: Option<Selector>,
 }
@@ -56,19 +71,31 @@ impl Search {
         };
         let selector = request.selector.as_ref().map(Selector::new).transpose().map_err(refused)?;
         let order = OrderBy::parse(&request.order_by, &schema).map_err(refused)?;
-        let binding = Binding::new(&[
-            wanted.encode_to_vec().as_slice(),
-            &tenancy.encode_to_vec(),
-            request.parent.as_bytes(),
-            &request.selector.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default(),
-            request.filter.as_bytes(),
-            request.order_by.as_bytes(),
-        ]);
+        let bound = |order: &str| {
+            Binding::new(&[
+                wanted.encode_to_vec().as_slice(),
+                &tenancy.encode_to_vec(),
+                request.parent.as_bytes(),
+                &request.selector.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default(),
+                request.filter.as_bytes(),
+                order.as_bytes(),
+            ])
+        };
+        let (binding, unordered) = (bound(&request.order_by), bound(""));
         let token = match request.page_token.is_empty() {
             true => None,
             false => Some(PageToken::decode(&request.page_token, &binding, &order).map_err(refused)?),
         };
         let mask = shown(&kind, &schema, request.view, request.field_mask.as_ref())?;
+        let as_of = match request.at.as_str() {
+            "" => At::Newest,
+            "now" => At::Now,
+            version => At::Version(version.parse().map_err(|_| {
+                Error::invalid(format!(
+                    "at: {version:?} is not a version; write now, or the value of at from an answer to the same search"
+                ))
+            })?),
+        };
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.parent };
         Ok(Self {
             page_size: page_size(request.page_size).map_err(refused)?,
@@ -81,9 +108,31 @@ impl Search {
             mask,
             counts: request.include_paging_info,
             explains: request.explain,
+            as_of,
+            unordered,
+            projection: (
+                request.view,
+                request.field_mask.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default(),
+            ),
             filter,
             selector,
         })
+    }
+
+    /// Returns the binding of resume tokens: the query, the caller, and the shown fields.
+    pub(super) fn watch_binding(&self, caller: &Caller) -> Binding {
+        let authorizer = &*caller.authorizer;
+        // The rights of a caller with rules are known by a number of this process only. A caller that may do everything
+        // has the same rights after a restart.
+        let rights = if authorizer.allows_all() { 0 } else { authorizer.fingerprint() };
+        let (view, mask) = &self.projection;
+        Binding::new(&[
+            self.unordered.digest(),
+            &view.to_be_bytes(),
+            mask,
+            &self.kind.schema_version.get().to_be_bytes(),
+            &rights.to_be_bytes(),
+        ])
     }
 
     /// Returns the facts that hold for every match.

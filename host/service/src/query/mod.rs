@@ -6,12 +6,13 @@
 //!
 //! # Cost and limits
 //! A search reads the resources that its access path finds ([`access`], [`walk`]), within the limits of [`search`]. Watches have
-//! those of [`watch`], and indexes those of [`field_index`].
+//! those of [`watch`], indexes those of [`field_index`], and searches as of one version those of [`past`].
 
 mod access;
 mod collect;
 mod compile;
 mod field_index;
+mod past;
 mod queries;
 mod search;
 mod walk;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mortise_query::RecentlyDecoded;
 use tokio::sync::Semaphore;
 
-use super::field_index::indexes::FieldIndexes;
+use super::{field_index::indexes::FieldIndexes, past::KeptVersions};
 use crate::{core::Core, lists::Lists};
 
 /// Bytes of the pages of all watches.
@@ -18,6 +18,8 @@ pub(crate) struct Queries {
     pub(super) lists: Lists,
     /// Indexes of fields that types declare.
     pub(super) field_indexes: FieldIndexes,
+    /// Contents that are kept for pages of one version.
+    pub(super) kept: KeptVersions,
     /// Recently decoded data of watches.
     pub(super) decoded: Arc<RecentlyDecoded>,
     /// KiB of the pages of watches.
@@ -29,6 +31,7 @@ impl Queries {
         let core = lists.core.clone();
         Self {
             field_indexes: FieldIndexes::new(core.options.index_bytes),
+            kept: KeptVersions::new(),
             decoded: Arc::default(),
             views: Arc::new(Semaphore::new(TOTAL_VIEW_BYTES >> 10)),
             lists: lists.clone(),

@@ -27,6 +27,7 @@ use super::{
     access::{self, Candidates},
     collect::{Collector, Page},
     compile::{Search, project},
+    past::{Past, resume_token},
     queries::Queries,
     walk::FieldWalk,
 };
@@ -59,6 +60,8 @@ impl Queries {
             true => self.lists.bytes.try_acquire(caller.queue_key(), room).ok_or_else(no_room_for_a_hook)?,
             false => self.lists.bytes_for(caller, room).await?,
         };
+        // Before the first read.
+        let past = self.past(caller, &search).await?;
         let candidates = access::choose(self, &search, within_hook).await;
         let candidates = candidates.map_err(|e| store_fault("failed search", &e))?;
         let ordered = candidates.in_order && search.is_by_name();
@@ -74,6 +77,7 @@ impl Queries {
             given_up: 0,
             decoded: 0,
             offered: HashSet::new(),
+            past,
             begun,
             candidates,
             search,
@@ -83,7 +87,7 @@ impl Queries {
             let read = self.lists.low_priority.run(rest.in_current_span()).await;
             reading = read.ok_or_else(|| Error::internal("failed search: its task panicked"))??;
         }
-        let SearchReader { search, candidates, collector, scanned, given_up, decoded, .. } = reading;
+        let SearchReader { search, candidates, collector, scanned, given_up, decoded, past, .. } = reading;
         let scanned = scanned.saturating_add(given_up);
         let is_in_order = candidates.as_walk().is_some_and(FieldWalk::is_in_order);
         // The counts include resources that a caller with rules may not know of.
@@ -97,9 +101,16 @@ impl Queries {
             sorted: !ordered && !is_in_order,
             duration_us: i64::try_from(begun.elapsed().as_micros()).unwrap_or(i64::MAX),
         });
-        let answer = answer(&search, collector.finish(), plan);
+        let mut answer = answer(&search, collector.finish(), plan)?;
+        if let Some(past) = past {
+            answer.at = past.position().sequence.to_string();
+            answer.resume_token = resume_token(caller, &search, past.position());
+            if !answer.next_page_token.is_empty() || !answer.prev_page_token.is_empty() {
+                self.keep(caller, &search, &past);
+            }
+        }
         drop(share);
-        answer
+        Ok(answer)
     }
 }
 
@@ -120,8 +131,10 @@ struct SearchReader {
     /// Resources read by a walk that gave up.
     given_up: i64,
     decoded: i64,
-    /// Places of the resources that a walk has offered, each of which may be found again at another key.
+    /// Places of offered resources, where one may come again: found by a walk at another key, or overwritten afterwards.
     offered: HashSet<[String; 3]>,
+    /// The content that the search answers from.
+    past: Option<Past>,
     begun: Instant,
 }
 
@@ -131,23 +144,41 @@ impl SearchReader {
         for _ in 0..most {
             self.hooks.release();
             let page = self.candidates.next(&*self.core.backend).await;
-            let Some(page) = page.map_err(|e| store_fault("failed search", &e))? else { return Ok(true) };
+            let page = page.map_err(|e| store_fault("failed search", &e))?;
             if std::mem::take(&mut self.candidates.restarted) {
                 let SearchReader { search, page_bytes, .. } = self;
                 self.collector = Collector::new(search.page_size, *page_bytes, search.token.clone());
                 // A walk that gave up does not bring the limit nearer.
                 (self.given_up, self.scanned) = (self.scanned, 0);
+                self.offered.clear();
+                self.past.as_mut().into_iter().for_each(Past::look_again);
             }
-            self.scanned = self.scanned.saturating_add_unsigned(page.len() as u64);
+            // After the read, also the last one: whatever was overwritten by then counts as it was.
+            let overwritten = self.past.as_mut().map_or(Ok(Vec::new()), Past::look)?;
+            let read = overwritten.len() + page.as_ref().map_or(0, Vec::len);
+            self.scanned = self.scanned.saturating_add_unsigned(read as u64);
             if usize::try_from(self.scanned).is_ok_and(|scanned| scanned > self.most) {
                 return Err(if self.within_hook { too_many_for_a_hook() } else { too_many(self.most) });
             }
             // A page of places that are looked up in all namespaces may be empty.
             self.check_time()?;
+            for resource in overwritten {
+                self.check_time()?;
+                self.look_at(resource).await?;
+            }
+            let Some(page) = page else { return Ok(true) };
             for resource in page {
                 self.check_time()?;
+                if self.past.as_ref().is_some_and(|past| past.is_overwritten(&resource)) {
+                    continue;
+                }
                 let position = self.look_at(resource).await?;
-                if self.ends_early && self.collector.is_full() {
+                let is_full = match &self.past {
+                    None => self.collector.is_full(),
+                    // Overwritten resources come in any order.
+                    Some(_) => position.as_ref().is_some_and(|position| self.collector.is_full_at(position)),
+                };
+                if self.ends_early && is_full {
                     return Ok(true);
                 }
                 if let (Some(walk), Some(position)) = (self.candidates.as_walk(), &position)
@@ -169,7 +200,7 @@ impl SearchReader {
         if self.begun.elapsed() > most { Err(too_long(most)) } else { Ok(()) }
     }
 
-    /// Offers a resource if it matches. Returns its position if a walk found it.
+    /// Offers a resource if it matches. Returns its position if the end of the search depends on it.
     async fn look_at(&mut self, resource: EncodedResource) -> Result<Option<SortKey>, Error> {
         if !resource.has_type(&self.search.kind.gvk) {
             return Ok(None);
@@ -188,10 +219,11 @@ impl SearchReader {
         match looked {
             Ok(Some(key)) => {
                 let is_walk = self.candidates.as_walk().is_some();
-                let position = is_walk.then(|| key.clone());
+                let position = (is_walk || (self.ends_early && self.past.is_some())).then(|| key.clone());
+                let may_come_again = is_walk || (self.search.counts && self.past.is_some());
                 if self.hooks.may_read(&resource).await? {
                     let place = || [resource.partition(), resource.namespace(), resource.name()].map(str::to_owned);
-                    if !is_walk || self.offered.insert(place()) {
+                    if !may_come_again || self.offered.insert(place()) {
                         self.collector.offer(key, resource);
                     }
                 }
@@ -244,6 +276,7 @@ fn answer(search: &Search, page: Page, plan: Option<QueryPlan>) -> Result<Search
         current_offset: if search.counts { i32::try_from(offset).unwrap_or(i32::MAX) } else { 0 },
         total_results_count: if search.counts { i32::try_from(total).unwrap_or(i32::MAX) } else { 0 },
         plan,
+        ..SearchResponse::default()
     })
 }
 

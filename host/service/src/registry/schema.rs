@@ -1,7 +1,6 @@
 //! The schema of a type: its data is an instance of a protobuf message, and some fields may not change.
 
 use mortise_resource::{FieldFault, FieldPath, PathStep};
-use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, MessageDescriptor, Value};
 
 use super::wire;
@@ -91,7 +90,7 @@ impl Schema {
     pub fn with_text(&self, data: &[u8], path: &[FieldDescriptor], text: &str) -> Vec<u8> {
         let mut message = self.decode(data);
         set_text(&mut message, path, text);
-        message.encode_to_vec()
+        mortise_text::encode_message(&message)
     }
 
     fn decode(&self, bytes: &[u8]) -> DynamicMessage {
@@ -125,6 +124,7 @@ fn set_text(message: &mut DynamicMessage, path: &[FieldDescriptor], text: &str) 
 mod tests {
     use super::*;
     use mortise_resource::{manifest, pb};
+    use prost::Message as _;
     use std::collections::BTreeMap;
 
     fn schema(name: &str) -> Schema {
@@ -134,6 +134,31 @@ mod tests {
 
     fn text(schema: &Schema, bytes: &[u8]) -> String {
         schema.check(bytes).unwrap_err().to_string()
+    }
+
+    /// A region that is filled in changes nothing else.
+    #[test]
+    fn another_text_keeps_the_sign_of_zeros() {
+        use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, field_descriptor_proto::Type};
+        let field = |name: &str, number: i32, kind: Type| FieldDescriptorProto {
+            name: Some(name.into()),
+            number: Some(number),
+            r#type: Some(kind.into()),
+            ..FieldDescriptorProto::default()
+        };
+        let fields = vec![field("region", 1, Type::String), field("ratio", 2, Type::Double)];
+        let message = DescriptorProto { name: Some("M".into()), field: fields, ..DescriptorProto::default() };
+        let syntax = Some("proto3".into());
+        let name = Some("m.proto".into());
+        let file = FileDescriptorProto { name, syntax, message_type: vec![message], ..FileDescriptorProto::default() };
+        let mut pool = prost_reflect::DescriptorPool::new();
+        pool.add_file_descriptor_proto(file).unwrap();
+        let message = pool.get_message_by_name("M").unwrap();
+        let region = message.get_field(1).unwrap();
+        let schema = Schema::new(message, Vec::new(), Vec::new());
+        let ratio = b"\x11\0\0\0\0\0\0\0\x80";
+        let expected = [&b"\x0a\x01r"[..], ratio].concat();
+        assert_eq!(schema.with_text(ratio, &[region], "r"), expected);
     }
 
     #[test]

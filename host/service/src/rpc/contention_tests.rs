@@ -57,6 +57,21 @@ async fn blanket_writes_of_one_resource_all_succeed() {
     assert!(!here.service.writers.has_queues(), "no queue outlives its requests");
 }
 
+/// The uid of a creation is the server's, so its caller does not hear of it.
+#[tokio::test]
+async fn a_write_with_a_version_that_loses_to_a_creation_loses_by_its_version() {
+    let here = Here::new();
+    for round in 0..20 {
+        let name = format!("p-{round}");
+        let conditional = pb::Resource { version: "7".into(), ..partition(&name) };
+        let (created, late) = tokio::join!(here.write(partition(&name)), here.write(conditional));
+        created.unwrap();
+        let late = late.unwrap_err();
+        assert_eq!(late.code, Code::Aborted, "{}", late.message);
+        assert!(late.message.contains("the given version doesn't match"), "{}", late.message);
+    }
+}
+
 /// Kinds of requests without a version meet in one queue, and a request with one still loses.
 #[tokio::test]
 async fn statuses_updates_and_deletions_queue_with_writes() {

@@ -10,7 +10,7 @@ use mortise_acl::{Areas, GLOBAL_MANAGEMENT, GrantError, Identity, Policy};
 use mortise_resource::{
     Diagnostic, Error, IdRef, Scope, Severity,
     authorizer::{Effect, Verb, denial_text},
-    data, meta, pb,
+    data, meta, name, pb,
     tenancy::{DEFAULT, WILDCARD},
     types::{self, Gvk},
 };
@@ -154,7 +154,8 @@ fn unregistered_types<'r>(registry: &'r Registry, rule: &'r data::TypeRule) -> i
     })
 }
 
-/// Returns warnings about names of the area `key` that stand for resources, by a type that is not registered.
+/// Returns warnings about names of the area `key` that stand for resources, by a type that is not registered or a name
+/// that no resource can have.
 fn unknown_keys<'r>(registry: &'r Registry, rules: &'r str) -> impl Iterator<Item = String> + 'r {
     let names = mortise_acl::key_names(rules)
         .into_iter()
@@ -165,9 +166,15 @@ fn unknown_keys<'r>(registry: &'r Registry, rules: &'r str) -> impl Iterator<Ite
             (None, false) => registry.types().iter().any(|of| of.gvk.to_string() == rest),
             (None, true) => registry.types().iter().any(|of| of.gvk.to_string().starts_with(&rest)),
         };
-        (!named).then(|| {
-            format!("resource/{rest}: no such type is registered, so the rule fits nothing; `mortise types` lists them")
-        })
+        let fault = match rest.split_once('/') {
+            _ if !named => "no such type is registered, so the rule fits nothing; `mortise types` lists them",
+            // A prefix may end with a dash, where a name may not.
+            Some((_, name)) if !(name::is_valid(name) || is_prefix && name::is_valid(&format!("{name}0"))) => {
+                "no resource has such a name, so the rule fits nothing; use lower-case letters, digits and dashes"
+            }
+            _ => return None,
+        };
+        Some(format!("resource/{rest}: {fault}"))
     })
 }
 
@@ -197,7 +204,7 @@ fn is_bound(core: &Core, caller: &Caller) -> bool {
 /// it is not known.
 ///
 /// # Errors
-/// `PermissionDenied`. Faults of the store.
+/// `PermissionDenied`. `InvalidArgument`: the secret is that of another token. Faults of the store.
 pub(crate) async fn check_grant(
     core: &Core,
     caller: &Caller,
@@ -208,6 +215,7 @@ pub(crate) async fn check_grant(
     if !is_access(kind) || !is_bound(core, caller) {
         return Ok(());
     }
+    check_secret(core, kind, resource)?;
     let found = if prior.is_none() { same_name(core, resource).await? } else { None };
     let prior = prior.or(found.as_ref());
     check_change(core, caller, kind, prior, Some(resource))?;
@@ -216,6 +224,17 @@ pub(crate) async fn check_grant(
         Some(prior) => check_deletion(core, caller, kind, prior),
         _ => Ok(()),
     }
+}
+
+/// Refuses a token with the secret of another one, which would take the secret from both.
+fn check_secret(core: &Core, kind: &ResourceType, resource: &pb::Resource) -> Result<(), Error> {
+    let Some(access) = core.access().filter(|_| kind.gvk == types::token()) else { return Ok(()) };
+    let accessor = resource.id.as_ref().map(|id| id.name.as_str()).unwrap_or_default();
+    if !access.takes_secret(accessor, &decode(resource)?) {
+        return Ok(());
+    }
+    let fault = "another token has this secret, which would then hold for neither; make a new one";
+    Err(Error::invalid(format!("data.secret_sha256: {fault}")).with_violation("data.secret_sha256", fault))
 }
 
 /// Reads the stored resource with the name of another one.

@@ -142,6 +142,7 @@ macro_rules! conformance_tests {
             scan::pages_are_bounded_in_bytes,
             scan::a_call_that_is_given_up_loses_nothing,
             scan::pages_are_of_one_commit_under_load,
+            scan::a_kept_content_is_exact,
             scan::of_an_owner_gives_its_children_in_order,
             scan::of_an_owner_shows_one_commit,
             scan::of_an_owner_has_bounded_pages,

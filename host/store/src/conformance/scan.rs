@@ -8,7 +8,7 @@ use super::fixtures::{
     decoded, delete, everything, id, list, name, number, numbered, page, places, query, resource, resource_in, tenancy,
     type_of, write,
 };
-use crate::{Backend, Batch, Cursor, Mutation, Query};
+use crate::{Backend, Batch, Cursor, ListKey, Mutation, Query};
 
 /// Number of resources above that of a page.
 const MANY: u32 = 3_000;
@@ -152,6 +152,47 @@ pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
         }
     };
     tokio::join!(writing, reading);
+}
+
+/// A kept content and a later read of any kind give the state of its commit, whatever is written in between.
+pub async fn a_kept_content_is_exact<B: Backend>(store: &B) {
+    let place = |id: &pb::Id| {
+        let tenancy = id.tenancy.clone().unwrap();
+        ListKey { partition: tenancy.partition, namespace: tenancy.namespace, name: id.name.clone() }
+    };
+    let by_place = |resources: Vec<pb::Resource>| -> BTreeMap<ListKey, pb::Resource> {
+        resources.into_iter().map(|resource| (place(&id(&resource)), resource)).collect()
+    };
+    fill(store, 200).await;
+    let only = query("default", "odd", "r-");
+    let (before, newest) = (by_place(list(store, &only).await), store.newest_version());
+    let kept = store.keep(&only).await.unwrap();
+    assert_eq!(kept.position().sequence, newest);
+    let later = store.keep(&query("default", "none", "")).await.unwrap();
+    let mut known = 0;
+    let mut overwritten = BTreeMap::new();
+    for round in 0..4 {
+        for (n, stored) in list(store, &everything()).await.into_iter().enumerate().skip(round).step_by(7) {
+            match n % 3 {
+                0 => delete(store, &stored).await,
+                _ => drop(write(store, &numbered(stored, round as u64)).await),
+            }
+        }
+        write(store, &resource_in(type_of("v1", "A"), tenancy("default", "odd"), &format!("r-new-{round}"))).await;
+        write(store, &resource_in(type_of("v1", "B"), tenancy("default", "odd"), &format!("r-{round}"))).await;
+        let states = kept.overwritten(known).unwrap();
+        known += states.len();
+        for (place, state) in states {
+            assert_eq!(overwritten.insert(place, state.as_ref().map(decoded)), None, "each comes once");
+        }
+        let mut content = by_place(list(store, &only).await);
+        content.retain(|place, _| !overwritten.contains_key(place));
+        content.extend(overwritten.iter().filter_map(|(place, state)| Some((place.clone(), state.clone()?))));
+        assert_eq!(content, before, "round {round}");
+    }
+    assert!(known > 30, "{known}");
+    assert_eq!(kept.overwritten(0).unwrap().len(), known);
+    assert_eq!(later.overwritten(0).unwrap(), [], "other places do not count");
 }
 
 /// Writes children of three types in two namespaces, in byte order.

@@ -9,8 +9,8 @@
 //! then the new one to `store`. An opening that finds no `store` gives the former one its name back.
 //!
 //! # Cost
-//! Disk space for the new store beside the old one; two caches of [`CACHE_BYTES`] and a batch in memory, whatever the
-//! size; some 20 MB of content each second.
+//! Disk space for the new store beside the old one; some 20 MB of content each second. In memory: the opened store's
+//! history, two caches of [`CACHE_BYTES`], a batch, and what sled keeps of each page, about half of the new file's bytes.
 
 use std::{fs, io, path::Path};
 

@@ -53,8 +53,8 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, ListKey, OpenedChanges, Position, Query,
-    Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
+    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, ListKey, OpenedChanges, PastContent,
+    Position, Query, Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
 };
 
 /// A store in a local directory.
@@ -255,6 +255,10 @@ impl Backend for SledBackend {
         position: Position,
     ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
         changes::after(&self.shared.scanner, query, part, terms, position).await
+    }
+
+    async fn keep(&self, query: &Query) -> Result<Box<dyn PastContent>, StoreError> {
+        Ok(Box::new(self.shared.publisher.keep(Filter::Query(query.clone()))))
     }
 
     async fn position_before(&self, time: Timestamp) -> Result<Option<Position>, StoreError> {

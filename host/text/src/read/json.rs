@@ -22,7 +22,7 @@ pub(crate) fn read(text: &str, sink: &mut DiagnosticSink, budget: &mut Budget) -
         match value {
             Ok(raw) => {
                 let offset = (raw.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-                let mut reader = Reader { text, at: offset, sink: &mut *sink, budget: &mut *budget };
+                let mut reader = Reader { text, offset, sink: &mut *sink, budget: &mut *budget };
                 match reader.node(1) {
                     Some(node) => nodes.push(node),
                     None => break,
@@ -56,7 +56,7 @@ fn syntax(sink: &mut DiagnosticSink, text: &str, offset: usize, error: &serde_js
 struct Reader<'a, 's> {
     text: &'a str,
     /// Bytes read so far.
-    at: usize,
+    offset: usize,
     sink: &'s mut DiagnosticSink,
     budget: &'s mut Budget,
 }
@@ -72,10 +72,10 @@ impl<'a> Reader<'a, '_> {
                 self.elements(b'}', |reader| {
                     let start = reader.skip_space();
                     let key = reader.string()?;
-                    let key_span = Span::new(start, reader.at);
+                    let key_span = Span::new(start, reader.offset);
                     // The colon.
                     reader.skip_space();
-                    reader.at += 1;
+                    reader.offset += 1;
                     entries.push(Entry { key, key_span, value: reader.node(depth + 1)? });
                     Some(())
                 })?;
@@ -97,31 +97,31 @@ impl<'a> Reader<'a, '_> {
             _ => {
                 let rest = self.rest();
                 let end = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
-                self.at += end;
+                self.offset += end;
                 Value::Number(rest.get(..end).unwrap_or_default().to_owned())
             }
         };
-        Some(Node::new(Span::new(start, self.at), value))
+        Some(Node::new(Span::new(start, self.offset), value))
     }
 
     /// Reads the elements between brackets, up to `close`.
     fn elements(&mut self, close: u8, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
-        self.at += 1;
+        self.offset += 1;
         self.skip_space();
         while self.next_byte().is_some_and(|byte| byte != close) {
             element(self)?;
             self.skip_space();
             if self.next_byte() == Some(b',') {
-                self.at += 1;
+                self.offset += 1;
             }
             self.skip_space();
         }
-        self.at += 1;
+        self.offset += 1;
         Some(())
     }
 
     fn word(&mut self, word: &str, value: Value) -> Value {
-        self.at += word.len();
+        self.offset += word.len();
         value
     }
 
@@ -135,8 +135,8 @@ impl<'a> Reader<'a, '_> {
             ends
         });
         let raw = rest.get(..end.map_or(rest.len(), |end| end + 2)).unwrap_or(rest);
-        let start = self.at;
-        self.at += raw.len();
+        let start = self.offset;
+        self.offset += raw.len();
         serde_json::from_str(raw)
             .inspect_err(|error| {
                 // A string has no line breaks; serde_json counts its bytes from one.
@@ -147,18 +147,18 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn rest(&self) -> &'a str {
-        self.text.get(self.at..).unwrap_or_default()
+        self.text.get(self.offset..).unwrap_or_default()
     }
 
     fn next_byte(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+        self.text.as_bytes().get(self.offset).copied()
     }
 
     /// Skips white space and returns the offset after it.
     fn skip_space(&mut self) -> usize {
         while matches!(self.next_byte(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
+            self.offset += 1;
         }
-        self.at
+        self.offset
     }
 }

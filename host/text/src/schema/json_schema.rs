@@ -42,7 +42,7 @@ pub fn json_schema(message: &MessageDescriptor) -> Value {
 #[derive(Debug)]
 pub struct Definitions {
     /// Start of every reference.
-    at: &'static str,
+    reference_base: &'static str,
     /// Prefix of every name.
     prefix: String,
     known: BTreeMap<String, Value>,
@@ -54,7 +54,7 @@ impl Definitions {
     /// Makes an empty collection. References will be `location`, `prefix` and the message's full name.
     #[must_use]
     pub fn new(location: &'static str, prefix: impl Into<String>) -> Self {
-        Self { at: location, prefix: prefix.into(), known: BTreeMap::new(), pending: Vec::new() }
+        Self { reference_base: location, prefix: prefix.into(), known: BTreeMap::new(), pending: Vec::new() }
     }
 
     /// Defines every message that has a reference, and returns the definitions by name.
@@ -77,7 +77,7 @@ impl Definitions {
             self.known.insert(name.clone(), Value::Null);
             self.pending.push((name.clone(), message.clone()));
         }
-        json!({ "$ref": format!("{}{name}", self.at) })
+        json!({ "$ref": format!("{}{name}", self.reference_base) })
     }
 
     fn define(&mut self, message: &MessageDescriptor) -> Value {

@@ -27,7 +27,7 @@ impl Machine {
 
     fn write(&mut self, name: &str, at: u64, data: Vec<u8>) -> &mut Self {
         let len = data.len() as i64;
-        self.call(Call::Write { path: path(name), fd: 7, at: Some(at), data }, len)
+        self.call(Call::Write { path: path(name), fd: 7, offset: Some(at), data }, len)
     }
 
     fn sync(&mut self, name: &str) -> &mut Self {
@@ -71,7 +71,7 @@ fn a_sync_covers_what_had_ended_when_it_began() {
     let mut machine = Machine::new();
     machine.file("f").sync("").write("f", 0, vec![1; 512]).sync("f");
     let Machine(disk, _) = &mut machine;
-    let write = Call::Write { path: path("f"), fd: 7, at: Some(0), data: vec![2; 512] };
+    let write = Call::Write { path: path("f"), fd: 7, offset: Some(0), data: vec![2; 512] };
     disk.hear(&Event::Begin(100, Call::Sync { path: path("f") })).unwrap();
     disk.hear(&Event::Begin(101, write)).unwrap();
     disk.hear(&Event::End(101, 512)).unwrap();
@@ -117,9 +117,9 @@ fn what_a_reader_sees_is_what_was_written() {
     let real = tempfile::tempdir().unwrap();
     let mut machine = Machine::new();
     machine.call(Call::MakeDir { path: path("d") }, 0).file("d/f").write("d/f", 3, vec![1; 2]);
-    machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![9] }, 1);
+    machine.call(Call::Write { path: path("d/f"), fd: 7, offset: None, data: vec![9] }, 1);
     machine.call(Call::Seek { fd: 7 }, 2);
-    machine.call(Call::Write { path: path("d/f"), fd: 7, at: None, data: vec![8, 8] }, 1);
+    machine.call(Call::Write { path: path("d/f"), fd: 7, offset: None, data: vec![8, 8] }, 1);
     fs::create_dir(real.path().join("d")).unwrap();
     fs::write(real.path().join("d/f"), [9, 0, 8, 1, 1]).unwrap();
     machine.0.compare(real.path()).unwrap();

@@ -32,7 +32,7 @@ const MAX_SHOWN_BYTES: usize = 32;
 /// The end of a call's time.
 #[derive(Debug, Clone)]
 pub(super) struct Deadline {
-    at: Instant,
+    instant: Instant,
     given: HeaderValue,
 }
 
@@ -59,17 +59,17 @@ impl Deadline {
             return Err(refused(&format!("is \"{}\"", truncate(&text, MAX_SHOWN_BYTES))));
         };
         // A time beyond the clock's range never comes.
-        Ok(Instant::now().checked_add(limit).map(|at| Self { at, given: given.clone() }))
+        Ok(Instant::now().checked_add(limit).map(|at| Self { instant: at, given: given.clone() }))
     }
 
     /// Returns the end of the time.
     pub(super) fn instant(&self) -> Instant {
-        self.at
+        self.instant
     }
 
     /// Whether the time is up.
     pub(super) fn has_passed(&self) -> bool {
-        Instant::now() >= self.at
+        Instant::now() >= self.instant
     }
 
     /// Ready once the time is up.
@@ -78,7 +78,7 @@ impl Deadline {
         if self.has_passed() {
             return Poll::Ready(());
         }
-        timer.get_or_insert_with(|| Box::pin(sleep_until(self.at))).as_mut().poll(cx)
+        timer.get_or_insert_with(|| Box::pin(sleep_until(self.instant))).as_mut().poll(cx)
     }
 
     /// The status of a call whose time is up.

@@ -105,6 +105,12 @@ struct NewFile {
     mode: u32,
 }
 
+/// Takes the permission to write from group and others, who could exchange the keys in the directory.
+fn forbid_others_to_write(dir: &Path) -> std::io::Result<()> {
+    let mode = std::fs::metadata(dir)?.permissions().mode();
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode & !0o022))
+}
+
 /// Files of the directory, and those to write.
 struct Plan {
     dir: PathBuf,
@@ -258,8 +264,12 @@ impl Plan {
     }
 
     fn write(&self) -> Result<(), CliError> {
-        if !self.dir.is_dir() {
+        let missing: Vec<_> = self.dir.ancestors().take_while(|dir| !dir.is_dir()).collect();
+        if !missing.is_empty() {
             make_dir(&self.dir).map_err(CliError::fs)?;
+        }
+        for dir in missing {
+            forbid_others_to_write(dir).map_err(|e| CliError::file("cannot set the mode of", dir, e))?;
         }
         for NewFile { path, text, mode } in &self.new {
             let write = || {

@@ -129,3 +129,19 @@ fn a_file_of_identities_is_its_owners_alone_and_holds_nothing_else() {
     assert!(with_mode(&vec![b'#'; 70_000], 0o600).is_err());
     assert!(!format!("{:?}", identities(IDENTITY).unwrap()).contains("SECRET"));
 }
+
+/// Editors and shells of Windows put a mark in front of a text, some in UTF-16.
+#[test]
+fn a_byte_order_mark_makes_a_file_neither_plain_nor_readable() {
+    let identities = identities(IDENTITY).unwrap();
+    let behind = |text: &str| {
+        let wide = |to: fn(u16) -> [u8; 2]| format!("\u{feff}{text}").encode_utf16().flat_map(to).collect::<Vec<_>>();
+        [format!("\u{feff}{text}").into_bytes(), wide(u16::to_le_bytes), wide(u16::to_be_bytes)]
+    };
+    for file in [FOR_TWO, "age-encryption.org/v1\n"].into_iter().flat_map(behind) {
+        assert!(is_encrypted(&file), "{file:?}");
+        let refused = identities.decrypt(&file).unwrap_err();
+        assert!(refused.to_string().contains("byte order mark"), "{refused}");
+    }
+    assert!(behind("s3cret").iter().all(|file| !is_encrypted(file)));
+}

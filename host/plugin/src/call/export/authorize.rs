@@ -82,7 +82,7 @@ impl HookExport for AuthorizeWrite {
 /// `authorizing.list` of a type in a tenancy.
 pub(crate) struct AuthorizeList {
     pub(crate) caller: Arc<dyn Authorizer>,
-    pub(crate) of: pb::Type,
+    pub(crate) kind: pb::Type,
     pub(crate) within: pb::Tenancy,
 }
 
@@ -96,7 +96,7 @@ impl Export for AuthorizeList {
         let authorizing = authorizes.mortise_plugin_authorizing();
         let within = bindings::types::Tenancy { partition: self.within.partition, namespace: self.within.namespace };
         begin_authorize(store, &self.caller);
-        let answer = authorizing.call_list(&mut *store, &type_name(self.of), &within).await;
+        let answer = authorizing.call_list(&mut *store, &type_name(self.kind), &within).await;
         decision(store, &self.caller, answer, false)
     }
 }
@@ -105,7 +105,7 @@ impl HookExport for AuthorizeList {
     const HOOK: Hook = Hook::AuthorizeList;
 
     fn input(&self) -> Vec<&[u8]> {
-        vec![self.of.kind.as_bytes(), self.within.partition.as_bytes(), self.within.namespace.as_bytes()]
+        vec![self.kind.kind.as_bytes(), self.within.partition.as_bytes(), self.within.namespace.as_bytes()]
     }
 }
 

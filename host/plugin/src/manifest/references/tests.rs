@@ -12,7 +12,7 @@ struct WholeField {
     #[prost(int32, tag = "5")]
     kind: i32,
     #[prost(string, optional, tag = "6")]
-    of: Option<String>,
+    target: Option<String>,
     #[prost(message, optional, tag = "8")]
     options: Option<RawOptions>,
 }
@@ -45,7 +45,7 @@ const LIST: i32 = 3;
 
 fn field(name: &str, number: i32, label: i32, kind: i32, type_name: &str) -> WholeField {
     let type_name = (!type_name.is_empty()).then(|| type_name.to_owned());
-    WholeField { name: name.into(), number, label, kind, of: type_name, options: None }
+    WholeField { name: name.into(), number, label, kind, target: type_name, options: None }
 }
 
 fn refers(field: WholeField, to: &str, on_delete: i32) -> WholeField {

@@ -130,10 +130,17 @@ impl Outlook<'_> {
         let mut work = Vec::new();
         let mut dependents = core.backend.scan_referrers(&key.expected(), OnDelete::Unspecified).await?;
         let region = region::owning_region(&stored.decode()?).to_owned();
-        let owner =
-            DeletedOwner { id: id.clone(), key: key.clone(), deletion: self.deletion.clone(), region, at: None };
+        let owner = DeletedOwner {
+            id: id.clone(),
+            key: key.clone(),
+            deletion: self.deletion.clone(),
+            region,
+            deleted_at: None,
+        };
         let owner = Arc::new(owner);
+        let mut read = 0;
         while let Some(page) = dependents.next().await? {
+            read += page.len();
             work.extend(page.iter().map(|found| Work::Release { key: found.id().into(), owner: owner.clone() }));
             if work.len() > MAX_WORK {
                 break;
@@ -141,6 +148,7 @@ impl Outlook<'_> {
         }
         let mut children = core.backend.scan_owned(&id).await?;
         while let Some(page) = children.next().await? {
+            read += page.len();
             for child in page.iter().filter(|child| !region::is_foreign(core, child)) {
                 let stays = |id: &pb::Id| builtin_types::is_default(id) || access_rules::outlives_owners(id);
                 if !child.decode_id()?.as_ref().is_some_and(stays) {
@@ -151,6 +159,7 @@ impl Outlook<'_> {
                 break;
             }
         }
+        self.read += read;
         // Earlier deletions that wait for this resource.
         for record in stored.references()?.iter().filter(|record| !record.field.is_empty()) {
             let target = ResourceKey::from(record);
@@ -257,6 +266,10 @@ impl Outlook<'_> {
         for on_delete in DEFERRED_BEHAVIOURS {
             let mut referrers = self.deletions.core.backend.scan_referrers(&key.expected(), on_delete).await?;
             while let Some(page) = referrers.next().await? {
+                self.read += page.len();
+                if self.bound().is_some() {
+                    return Ok(Progress::Held(Holds::default()));
+                }
                 for referrer in page {
                     if key.is(&referrer) || region::is_foreign(&self.deletions.core, &referrer) {
                         continue;
@@ -317,31 +330,40 @@ impl Outlook<'_> {
     /// Empties a unit of tenancy, and removes it.
     pub(super) async fn empty(&mut self, key: &ResourceKey, now: EncodedResource) -> Result<Progress, PlanError> {
         let tenancy = ids::within_unit(IdRef::from(&key.id()));
-        let (deletion, because) = (self.deletion.clone(), Some((key.clone(), String::new())));
         let mut holds = Holds::default();
-        for type_key in self.deletions.core.backend.types().await? {
-            if type_key == TypeKey::from(&types::tombstone().to_pb()) {
-                continue;
+        let mut left = Vec::new();
+        if let Some(known) = self.left.remove(key) {
+            for own in known {
+                self.read += 1;
+                if let Some(found) = self.supposed.read(&self.deletions.core, &own).await? {
+                    left.extend(self.empty_of(key, &tenancy, found, &mut holds).await?);
+                }
+                if self.bound().is_some() {
+                    return Ok(Progress::Held(holds));
+                }
             }
-            let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
-            let mut content = self.deletions.core.backend.scan(&query).await?;
-            while let Some(page) = content.next().await? {
-                for found in page {
-                    let own = ResourceKey::from(found.id());
-                    let Some(found) = self.supposed.now(found) else { continue };
-                    let purpose = Purpose::Empty(&tenancy, &deletion);
-                    if let Progress::Held(more) = self.delete(found, purpose, because.clone()).await? {
-                        holds.add(more);
-                    }
-                    if self.supposed.read(&self.deletions.core, &own).await?.is_some() {
-                        holds.resources.push(own);
-                    }
-                    if self.bound().is_some() {
-                        return Ok(Progress::Held(holds));
+        } else {
+            for type_key in self.deletions.core.backend.types().await? {
+                if type_key == TypeKey::from(&types::tombstone().to_pb()) {
+                    continue;
+                }
+                let query = Query { type_key, tenancy: tenancy.clone(), name_prefix: String::new() };
+                let mut content = self.deletions.core.backend.scan(&query).await?;
+                while let Some(page) = content.next().await? {
+                    self.read += page.len();
+                    for found in page {
+                        if let Some(found) = self.supposed.now(found) {
+                            left.extend(self.empty_of(key, &tenancy, found, &mut holds).await?);
+                        }
+                        if self.bound().is_some() {
+                            return Ok(Progress::Held(holds));
+                        }
                     }
                 }
             }
         }
+        holds.resources.extend(left.iter().cloned());
+        self.left.insert(key.clone(), left);
         let whole = now.decode()?;
         let others = meta::finalizers(&whole.metadata).into_iter().filter(|name| *name != TENANCY_FINALIZER);
         holds.finalizers.extend(others.map(str::to_owned));
@@ -350,5 +372,22 @@ impl Outlook<'_> {
             return Ok(Progress::Done);
         }
         Ok(Progress::Held(holds))
+    }
+
+    /// Deletes a resource of a unit. Returns its key if it is still there.
+    async fn empty_of(
+        &mut self,
+        unit: &ResourceKey,
+        tenancy: &pb::Tenancy,
+        found: EncodedResource,
+        holds: &mut Holds,
+    ) -> Result<Option<ResourceKey>, PlanError> {
+        let (own, deletion) = (ResourceKey::from(found.id()), self.deletion.clone());
+        let because = Some((unit.clone(), String::new()));
+        if let Progress::Held(more) = self.delete(found, Purpose::Empty(tenancy, &deletion), because).await? {
+            holds.add(more);
+        }
+        let is_left = self.supposed.read(&self.deletions.core, &own).await?.is_some();
+        Ok(is_left.then_some(own))
     }
 }

@@ -46,6 +46,7 @@ impl Queries {
             view: request.view,
             include_paging_info: false,
             explain: false,
+            at: String::new(),
         };
         let session = Session::open(self, caller, query).await?;
         Ok(ResourcesChanges(match kind {

@@ -88,19 +88,9 @@ impl Session {
         (query, part, terms)
     }
 
-    /// Returns the binding of resume tokens: the query, the caller, and the shown fields.
+    /// Returns the binding of resume tokens.
     pub(super) fn binding(&self) -> Binding {
-        let caller = &*self.open.caller().authorizer;
-        // The rights of a caller with rules are known by a number of this process only. A caller that may do everything
-        // has the same rights after a restart.
-        let rights = if caller.allows_all() { 0 } else { caller.fingerprint() };
-        Binding::new(&[
-            self.search.binding.digest(),
-            &self.request.view.to_be_bytes(),
-            &self.request.field_mask.as_ref().map(prost::Message::encode_to_vec).unwrap_or_default(),
-            &self.search.kind.schema_version.get().to_be_bytes(),
-            &rights.to_be_bytes(),
-        ])
+        self.search.watch_binding(self.open.caller())
     }
 
     /// Returns new hooks, used for the resources of one wait.

@@ -41,7 +41,7 @@ pub(super) struct Stateless {
     /// Position of the last examined change.
     position: Position,
     /// Position of the last sent token.
-    told: Position,
+    sent: Position,
     /// Whether changes were sent after the last complete message.
     is_unfinished: bool,
     /// Whether the client has a snapshot or a token.
@@ -123,7 +123,7 @@ impl Stateless {
             pending: PendingChanges::default(),
             rest: None,
             position: Position::default(),
-            told: Position::default(),
+            sent: Position::default(),
             is_unfinished: false,
             is_in_sync,
             has_lagged: false,
@@ -293,7 +293,7 @@ impl Stateless {
                 Some(Err(error)) => return self.recover(&error, None),
                 None => {
                     self.bookmark = Instant::now() + BOOKMARK_INTERVAL;
-                    let newest = changes.newest().filter(|newest| *newest != self.told);
+                    let newest = changes.newest().filter(|newest| *newest != self.sent);
                     self.phase = Phase::Live(changes);
                     return Ok(newest.map(|newest| {
                         self.position = newest;
@@ -357,7 +357,7 @@ impl Stateless {
     /// Completes the changes that belong together.
     fn complete(&mut self) -> WatchResourcesResponse {
         self.is_in_sync = true;
-        self.told = self.position;
+        self.sent = self.position;
         self.bookmark = Instant::now() + BOOKMARK_INTERVAL;
         let Position { sequence, check } = self.position;
         let resume_token = ResumeToken { sequence, check }.encode(&self.session.binding());

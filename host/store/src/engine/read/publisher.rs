@@ -15,6 +15,9 @@
 //!
 //! Keys that the window has passed are delivered already, and no longer noted.
 //!
+//! A window that no scan passes keeps the content of a query as of its commit ([`PastContent`]): a state read from the
+//! table after the window was opened is that of the commit, unless the window has a note of its key by then.
+//!
 //! A watch subscribes in the critical section in which its window is opened, so its events are exactly those after *S*:
 //! no gap, nothing twice.
 //!
@@ -45,9 +48,9 @@ use crate::engine::{
         hub::{Hub, HubEnd, HubEvent, HubLimits, HubReader},
         type_hubs::{Terms, TypeHubs},
     },
-    tree::change::Change,
+    tree::{change::Change, keys},
 };
-use crate::{Position, StoreError, Term, TypeKey, WatchEvent};
+use crate::{ListKey, PastContent, Position, StoreError, Term, TypeKey, WatchEvent};
 
 /// States by key as of a window's commit; `None` for keys without a match at that commit.
 pub(crate) type States = BTreeMap<Vec<u8>, Option<EncodedResource>>;
@@ -98,6 +101,8 @@ struct WindowStates {
     /// Last key that the scan passed.
     passed: Option<Vec<u8>>,
     states: States,
+    /// Keys of the states, in the order of their notes, if nothing passes the window.
+    order: Option<Vec<Vec<u8>>>,
     /// Bytes of the states.
     bytes: usize,
     /// Whether the window was dropped to make room for others.
@@ -123,6 +128,12 @@ pub(crate) struct Subscription {
 pub(crate) struct OverwriteWindow {
     publisher: Arc<Publisher>,
     number: u64,
+}
+
+/// A window that nothing passes, and the position of its commit.
+pub(crate) struct SledPast {
+    window: OverwriteWindow,
+    position: Position,
 }
 
 impl Publisher {
@@ -201,6 +212,16 @@ impl Publisher {
         self.window(&mut self.state.lock(), filter)
     }
 
+    /// Opens a window that nothing passes.
+    pub(crate) fn keep(self: &Arc<Self>, filter: Filter) -> SledPast {
+        let mut state = self.state.lock();
+        let window = self.window(&mut state, filter);
+        if let Some(kept) = state.windows.get_mut(&window.number) {
+            kept.order = Some(Vec::new());
+        }
+        SledPast { window, position: state.newest.position() }
+    }
+
     /// Opens a window, and subscribes to the events of a type from the same commit on, whose position is returned, too.
     ///
     /// # Errors
@@ -248,7 +269,8 @@ impl Publisher {
     fn window(self: &Arc<Self>, state: &mut State, filter: Filter) -> OverwriteWindow {
         let number = state.next_window;
         state.next_window += 1;
-        let changes = WindowStates { filter, passed: None, states: States::new(), bytes: 0, is_lost: false };
+        let changes =
+            WindowStates { filter, passed: None, states: States::new(), order: None, bytes: 0, is_lost: false };
         state.windows.insert(number, changes);
         OverwriteWindow { publisher: self.clone(), number }
     }
@@ -313,6 +335,24 @@ impl OverwriteWindow {
         window.bytes -= bytes;
         *window_bytes -= bytes;
         Ok(passed)
+    }
+}
+
+impl PastContent for SledPast {
+    fn position(&self) -> Position {
+        self.position
+    }
+
+    fn overwritten(&self, known: usize) -> Result<Vec<(ListKey, Option<EncodedResource>)>, StoreError> {
+        let publisher = &self.window.publisher;
+        let state = publisher.state.lock();
+        let Some(window) = state.windows.get(&self.window.number).filter(|window| !window.is_lost) else {
+            return Err(StoreError::ScanAborted { bytes: publisher.max_bytes });
+        };
+        let keys = window.order.as_deref().and_then(|order| order.get(known..)).unwrap_or_default();
+        // Changes have keys of resources, which all have a place.
+        let noted = |key: &Vec<u8>| Some((keys::resource_list_key(key)?, window.states.get(key).cloned().flatten()));
+        Ok(keys.iter().filter_map(noted).collect())
     }
 }
 
@@ -403,7 +443,11 @@ impl WindowStates {
         let matching = |resource: &&EncodedResource| self.filter.matches(resource);
         let prior = change.prior.as_ref().filter(matching).cloned();
         if prior.is_some() || change.now.as_ref().filter(matching).is_some() {
-            let bytes = state_bytes(&change.key, prior.as_ref());
+            let mut bytes = state_bytes(&change.key, prior.as_ref());
+            if let Some(order) = &mut self.order {
+                order.push(change.key.clone());
+                bytes += change.key.len();
+            }
             self.states.insert(change.key.clone(), prior);
             self.bytes += bytes;
             return bytes;
@@ -415,6 +459,7 @@ impl WindowStates {
     fn drop_states(&mut self) -> usize {
         self.is_lost = true;
         self.states = States::new();
+        self.order = None;
         std::mem::take(&mut self.bytes)
     }
 }

@@ -102,3 +102,38 @@ async fn scans_share_a_bound_and_the_largest_is_aborted() {
     drop(std::mem::replace(&mut unread, store.scan(&everything()).await.unwrap()));
     assert_eq!(store.shared.publisher.window_bytes(), 0);
 }
+
+/// A kept content counts among the scans: beyond the bound the largest ends, and its end frees the bytes.
+#[tokio::test]
+async fn a_kept_content_has_a_bound() {
+    const BOUND: usize = 60_000;
+    let store = TestStore::new(|options| Options { watch_bytes: BOUND, ..options });
+    let kept = store.keep(&everything()).await.unwrap();
+    let few = store.keep(&query("*", "*", "b")).await.unwrap();
+    let mut stored = Vec::new();
+    for n in 0..60 {
+        stored.push(write(&*store, &sized(resource(&format!("a-{n:03}")), 2_000)).await);
+    }
+    write(&*store, &resource("b")).await;
+    assert_eq!(kept.overwritten(0).unwrap().len(), 61, "of resources that did not exist");
+    for (n, stored) in stored.into_iter().enumerate() {
+        write(&*store, &sized(stored, 2_000)).await;
+        let bytes = store.shared.publisher.window_bytes();
+        assert!(bytes <= BOUND, "{bytes} bytes at {n}");
+    }
+    assert_eq!(kept.overwritten(0).unwrap().len(), 61, "each resource counts once, as it was");
+    let later = store.keep(&everything()).await.unwrap();
+    let mut last = 0;
+    while later.overwritten(0).is_ok() {
+        last += 1;
+        let changed =
+            store.list(Consistency::Consistent, &query("*", "*", &format!("a-{:03}", last % 60))).await.unwrap();
+        write(&*store, &sized(changed[0].clone(), 2_000)).await;
+        assert!(last < 100);
+    }
+    assert!(matches!(later.overwritten(0), Err(StoreError::ScanAborted { bytes: BOUND })));
+    assert_eq!(few.overwritten(0).unwrap().len(), 1, "the small one goes on");
+    drop((kept, later));
+    let bytes = store.shared.publisher.window_bytes();
+    assert!(bytes < 2_000, "{bytes} bytes are left");
+}

@@ -5,11 +5,10 @@ use std::{
     ops::Bound,
 };
 
+use mortise_query::ABSENT_KEY;
+
 use super::{IndexContent, PAGE_ENTRIES, compared_part, is_in_query, unpacked};
 use crate::query::field_index::lookup::{MAX_COUNTED, Walk, WalkPage, WalkPosition};
-
-/// The key of absent values, which precedes all others.
-const ABSENT_KEY: &str = "0";
 
 type Bucket<'c> = (&'c String, &'c BTreeSet<String>);
 
