@@ -48,7 +48,7 @@ fn endpoints(name: &str, endpoints: Vec<Endpoint>) -> pb::Resource {
 }
 
 /// `web`: two healthy workloads, one of them with two addresses, and one that is not healthy.
-async fn write_web(server: &Server) {
+pub(super) async fn write_web(server: &Server) {
     let both = [("http", 8080), ("admin", 8081)];
     let ill = Endpoint { health: Health::Critical.into(), ..endpoint("web-3", "10.0.0.3", 1, &both) };
     let all = vec![
@@ -110,13 +110,13 @@ pub(super) async fn ask(dns: SocketAddr, name: &str, of: RecordType) -> Message 
 }
 
 /// `TYPE DATA` of each answer, sorted.
-fn answers(message: &Message) -> Vec<String> {
+pub(super) fn answers(message: &Message) -> Vec<String> {
     let mut all: Vec<_> = message.answers.iter().map(|one| format!("{} {}", one.record_type(), one.data)).collect();
     all.sort();
     all
 }
 
-fn additionals(message: &Message) -> BTreeSet<String> {
+pub(super) fn additionals(message: &Message) -> BTreeSet<String> {
     message.additionals.iter().map(|one| format!("{} {}", one.name, one.data)).collect()
 }
 

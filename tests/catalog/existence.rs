@@ -152,6 +152,79 @@ async fn large_services_cost_what_changes() {
     assert_eq!(told, 200 * 16, "nothing else was told");
 }
 
+/// Subscribers of a service with slices, of which workloads come, change and go, and endpoints are deleted by hand: the
+/// number of messages in which it is empty or absent. It takes minutes:
+/// `MORTISE_CHURN_EVENTS=10000 cargo test --test wire -- --ignored --nocapture catalog::existence::churn`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn churn_of_slices_empties_nothing() {
+    const SUBSCRIBERS: usize = 50;
+    let events = std::env::var("MORTISE_CHURN_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_u32);
+    let server = Server::start().await;
+    let mut rng = fastrand::Rng::with_seed(48);
+    let mut truth: std::collections::BTreeMap<u32, u32> = (0..90).map(|number| (number, 1)).collect();
+    for number in truth.keys() {
+        server.write(many(*number, 1)).await.unwrap();
+    }
+    server.write(service("web", "web-")).await.unwrap();
+    let mut following = tokio::task::JoinSet::new();
+    let (end, ended) = tokio::sync::watch::channel(None);
+    for _ in 0..SUBSCRIBERS {
+        let (mut stream, mut ended) = (Api::Linkerd.of(&server, "web").await, ended.clone());
+        following.spawn(async move {
+            let mut proxy = Proxy { is_first: true, ..Proxy::default() };
+            let (mut messages, mut empty) = (0_usize, 0_usize);
+            while ended.borrow_and_update().as_ref() != Some(&proxy.set) {
+                tokio::select! {
+                    said = stream.message() => {
+                        let said = said.unwrap().unwrap();
+                        messages += 1;
+                        empty += usize::from(matches!(said, Said::NoEndpoints { .. }));
+                        proxy.hear(said);
+                    }
+                    _ = ended.changed() => {}
+                }
+            }
+            (messages, empty)
+        });
+    }
+    let begun = Instant::now();
+    for event in 1..=events {
+        let (number, weight) = (rng.u32(..130), rng.u32(1..1_000));
+        let goes = truth.len() > 60 && rng.u32(..3) == 0 && truth.remove(&number).is_some();
+        match goes {
+            true => server.delete(&id("catalog.v1.Workload", &format!("web-{number:02}")), "").await.unwrap(),
+            false => {
+                truth.insert(number, weight);
+                server.write(many(number, weight)).await.unwrap();
+            }
+        }
+        if event % 1_000 == 0 {
+            server.delete(&endpoints_of("web"), "").await.unwrap();
+        }
+    }
+    let mut all = Api::Linkerd.of(&server, "web").await;
+    let mut proxy = Proxy { is_first: true, ..Proxy::default() };
+    let is_whole = |proxy: &Proxy| {
+        let weights = proxy.set.values().map(|told| told.weight).map(u64::from).sum::<u64>();
+        let expected = truth.values().map(|weight| 16 * u64::from(*weight)).sum::<u64>();
+        proxy.set.len() == 16 * truth.len() && weights == expected
+    };
+    while !is_whole(&proxy) {
+        proxy.hear(all.next().await);
+    }
+    end.send_replace(Some(proxy.set));
+    let (mut messages, mut empty) = (0, 0);
+    for (of_one, empty_of_one) in following.join_all().await {
+        (messages, empty) = (messages + of_one, empty + empty_of_one);
+    }
+    println!(
+        "{events} events in {:?}: {messages} messages to {SUBSCRIBERS}, {empty} of them empty or absent",
+        begun.elapsed()
+    );
+    assert_eq!(empty, 0);
+}
+
 /// A workload with 16 addresses.
 fn many(number: u32, weight: u32) -> pb::Resource {
     let at = |last| WorkloadAddress { host: format!("10.{}.{}.{last}", number / 250, number % 250), ports: Vec::new() };

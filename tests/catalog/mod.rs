@@ -3,3 +3,4 @@
 mod dns;
 mod endpoints;
 mod existence;
+mod short_names;

@@ -24,6 +24,7 @@ type: catalog.v1.Workload
 name: web-2
 data:
   addresses: [{host: 127.0.0.3}]
+  zone: rack-2
   ports: [{name: http, port: 8081}]
   checks: [{name: alive, ttl: 600s}]
 ---
@@ -35,7 +36,11 @@ data:
 ";
 
 async fn has(server: &Server, count: usize) {
-    let id = crate::support::id("catalog.v1.ServiceEndpoints", "web");
+    healthy(server, "web", count).await;
+}
+
+async fn healthy(server: &Server, service: &str, count: usize) {
+    let id = crate::support::id("catalog.v1.ServiceEndpoints", service);
     let healthy = |stored: &mortise_resource::pb::Resource| {
         let found: mortise_plugin_catalog::proto::catalog::v1::ServiceEndpoints = decoded(stored);
         found.endpoints.iter().filter(|one| one.health == 1).count() == count
@@ -65,7 +70,8 @@ async fn files_are_imported_and_streams_are_shown() {
 
     has(&server, 1).await;
     t.works(&["catalog", "watch", "web", "--once", "-o", "json"]).await;
-    t.works(&["catalog", "watch", "nobody", "--once", "-o", "json"]).await;
+    t.fails(1, &["catalog", "watch", "nobody", "--once", "-o", "json"]).await;
+    t.fails(1, &["catalog", "watch", "nobody", "--port", "443", "--once", "-o", "json"]).await;
     t.fails(1, &["catalog", "watch", "we b", "--once"]).await;
 
     t.works(&["apply", "-f", "checked.yaml"]).await;
@@ -74,6 +80,14 @@ async fn files_are_imported_and_streams_are_shown() {
     t.works(&["catalog", "watch", "web", "--once", "-o", "json"]).await;
     t.works(&["catalog", "report", "web-2", "alive", "--failing", "-m", "out of memory"]).await;
     has(&server, 1).await;
+    for (name, count) in [("api", 1), ("db", 1), ("web1-lan", 1), ("web2-lan", 1), ("www", 2)] {
+        healthy(&server, name, count).await;
+    }
+    t.works(&["catalog", "list"]).await;
+    t.works(&["catalog", "list", "-A", "-o", "json"]).await;
+    t.works(&["catalog", "list", "--namespace", "empty"]).await;
+    t.works(&["catalog", "top", "--once", "--interval", "100ms", "--rows", "2"]).await;
+    t.fails(2, &["catalog", "top", "--rows", "0"]).await;
     t.fails(2, &["catalog", "report", "web-2", "other", "--passing"]).await;
     t.fails(2, &["catalog", "report", "web", "alive", "--passing"]).await;
     t.fails(1, &["catalog", "report", "nobody", "alive", "--passing"]).await;

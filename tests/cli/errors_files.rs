@@ -121,7 +121,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 20] = [
+const SETTINGS: [&str; 21] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -131,6 +131,7 @@ const SETTINGS: [&str; 20] = [
     "[audit]\nsinks = [\"file\"]\n",
     "[http]\nallowed_hosts = [\"http://a\"]\n",
     "[destination]\nzone = \"Cluster.\"\n",
+    "[dns]\nshort_zone = \"cluster.local\"\n",
     "[tls]\ncert_file = \"a.pem\"\n",
     "[tls]\nkey_file = \"a.key\"\n",
     "[tls]\nclient_ca_file = \"ca.pem\"\n",

@@ -117,6 +117,8 @@ async fn a_passed_deadline_has_its_own_code_and_the_number_of_the_request() {
         let answer = client.call(READ, &[("grpc-timeout", &format!("{micros}u"))], &read("absent")).await;
         match answer.code() {
             Code::DeadlineExceeded => late += 1,
+            // tonic's own timer ends a call if the machine stopped this thread between the looks at the two timers.
+            Code::Cancelled if answer.text("grpc-message") == "Timeout%20expired" => late += 1,
             code => assert_eq!(code, Code::NotFound, "{micros}: {answer:?}"),
         }
     }

@@ -1,15 +1,23 @@
 //! The bundled plugin `routes`, with a real nginx: requests follow Routes as soon as nginx has reloaded. Prints SKIPPED
 //! without nginx.
 
-use std::path::Path;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+};
 
 use crate::support::{
     eventually, is_gone, make_place,
     nginx::{Edge, Nginx, named, route, upstream},
     tenancy, until_gone,
 };
-use mortise_plugin_routes::proto::edge::v1::Upstream;
+use hickory_proto::{
+    op::{Message, MessageType, OpCode, ResponseCode},
+    rr::{RData, Record, RecordType},
+};
+use mortise_plugin_routes::proto::edge::v1::{Route, Upstream};
 use mortise_resource::pb;
+use tokio::net::UdpSocket;
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
@@ -65,6 +73,57 @@ async fn weights_share_requests_out() {
     }
     // 60 requests, but each worker counts separately.
     assert!((52..=68).contains(&first), "{first} of 80");
+}
+
+/// A DNS server that knows `app.example` alone, at 127.0.0.1.
+async fn resolver() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 1_024];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+            let query = Message::from_vec(&buffer[..length]).unwrap();
+            let mut reply = Message::new(query.metadata.id, MessageType::Response, OpCode::Query);
+            let asked = &query.queries[0];
+            reply.add_queries([asked.clone()]);
+            match asked.name().to_ascii().as_str() {
+                "app.example." | "app.example" if asked.query_type() == RecordType::A => {
+                    let data = RData::A(Ipv4Addr::LOCALHOST.into());
+                    reply.add_answers([Record::from_rdata(asked.name().clone(), 60, data)]);
+                }
+                "app.example." | "app.example" => {}
+                _ => reply.metadata.response_code = ResponseCode::NXDomain,
+            }
+            socket.send_to(&reply.to_vec().unwrap(), from).await.unwrap();
+        }
+    });
+    address
+}
+
+/// Without the resolver one name that does not resolve makes nginx refuse every file.
+#[tokio::test]
+async fn names_are_looked_up_by_the_resolver_and_a_wrong_one_breaks_its_own_route_alone() {
+    let dns = resolver().await;
+    let edge = Edge::configured(|toml| toml.replace("listen = ", &format!("resolver = \"{dns}\"\nlisten = "))).await;
+    let Some(nginx) = Nginx::start(&edge).await else { return };
+    let (a, b) = (upstream("A").await, upstream("B").await);
+    let by_name = |hostname: &str, names: &[String]| {
+        let upstreams = names.iter().map(|name| Upstream { address: name.clone(), weight: 1 });
+        Route { upstreams: upstreams.collect(), ..route(hostname, "/", &[]) }
+    };
+    edge.apply("gone-1", &by_name("gone.example.org", &["gone.example:80".into()])).await;
+    let both = [format!("app.example:{}", a.port()), b.to_string()];
+    edge.apply("app", &by_name("www.example.org", &both)).await;
+    nginx.reload().await;
+    let mut seen = std::collections::BTreeSet::new();
+    eventually("both upstreams answer", async || {
+        let (code, body) = edge.get("www.example.org", "/").await;
+        assert_eq!(code, 200, "{body}");
+        seen.extend(["I am A", "I am B"].into_iter().filter(|text| body.contains(text)));
+        seen.len() == 2
+    })
+    .await;
+    edge.answers("gone.example.org", "/", 502, "").await;
 }
 
 #[tokio::test]

@@ -3,14 +3,15 @@
 //!
 //! The check parses the text without knowledge of how the text was made: characters, blocks, directives and their
 //! arguments must be among the allowed ones. Quotes, backslashes, control characters and characters beyond ASCII are
-//! never allowed; `$` only in directives that are always the same.
+//! never allowed; `$` only in directives that are always the same, and in variables that this plugin makes.
 //!
 //! # Limits
 //! The check does not look up names, and does not know files of others; `nginx -t` does.
 
 use crate::{
     file::{DOWN_SERVER, PROXY_DIRECTIVES},
-    rules::{self, address, hostname, path_prefix},
+    lookup,
+    rules::{self, Address, address, hostname, path_prefix},
     settings::is_listen,
 };
 
@@ -46,6 +47,8 @@ pub(crate) enum LineError {
     NoBlock,
     #[error("an upstream block has no server")]
     EmptyUpstream,
+    #[error("a split needs a share for each target, of the whole together, and one target for the rest")]
+    Split,
     #[error("a location needs one answer, got {0}")]
     Answers(usize),
     #[error("a server block needs one listen, one server_name and a location for /")]
@@ -64,13 +67,14 @@ enum Token<'t> {
 /// An open block, and its contents so far.
 enum Block {
     Upstream { servers: usize },
-    Server { listens: usize, names: usize, locations: Vec<String> },
+    Split { units: u64, rest: bool },
+    Server { listens: usize, names: usize, resolvers: usize, locations: Vec<String> },
     Location { answers: usize },
 }
 
-/// Checks a text; `is_upstream` answers whether an upstream of that name exists.
-pub(crate) fn check(text: &str, is_upstream: &dyn Fn(&str) -> bool) -> Result<(), CheckError> {
-    let mut file = File { is_upstream, blocks: Vec::new(), upstreams: 0, servers: 0 };
+/// Checks a text; `is_known` answers whether an upstream of that name exists, or a variable (with `$`).
+pub(crate) fn check(text: &str, is_known: &dyn Fn(&str) -> bool) -> Result<(), CheckError> {
+    let mut file = File { is_known, blocks: Vec::new(), upstreams: 0, splits: 0, servers: 0 };
     let mut words = Vec::new();
     for (line, token) in tokens(text)? {
         let done = match token {
@@ -125,13 +129,14 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, CheckError> {
 
 /// Whether a character may be in a word.
 fn is_plain(one: char) -> bool {
-    one.is_ascii_alphanumeric() || "._~-:/*[]=$".contains(one)
+    one.is_ascii_alphanumeric() || "._~-:/*[]=$%".contains(one)
 }
 
 struct File<'a> {
-    is_upstream: &'a dyn Fn(&str) -> bool,
+    is_known: &'a dyn Fn(&str) -> bool,
     blocks: Vec<Block>,
     upstreams: usize,
+    splits: usize,
     servers: usize,
 }
 
@@ -147,6 +152,18 @@ impl File<'_> {
                 let weight = weight.strip_prefix("weight=").and_then(|text| text.parse().ok());
                 address(one).is_ok() && weight.is_some_and(|weight| rules::weight(weight).is_ok())
             }
+            (Some(Block::Split { units, rest: false }), [share, target]) if lookup::is_share(share) => {
+                *units = units.saturating_add(lookup::share(share));
+                is_target(target, self.is_known)
+            }
+            (Some(Block::Split { rest: rest @ false, .. }), ["*", target]) => {
+                *rest = true;
+                is_target(target, self.is_known)
+            }
+            (Some(Block::Server { resolvers, .. }), ["resolver", one]) => {
+                *resolvers = resolvers.saturating_add(1);
+                is_listen(one)
+            }
             (Some(Block::Server { listens, .. }), ["listen", one] | ["listen", one, "default_server"]) => {
                 *listens = listens.saturating_add(1);
                 is_listen(one)
@@ -158,7 +175,7 @@ impl File<'_> {
             (Some(Block::Server { .. }), words) => PROXY_DIRECTIVES.contains(&&*words.join(" ")),
             (Some(Block::Location { answers }), ["proxy_pass", one]) => {
                 *answers = answers.saturating_add(1);
-                one.strip_prefix("http://").is_some_and(self.is_upstream)
+                one.strip_prefix("http://").is_some_and(self.is_known)
             }
             (Some(Block::Location { answers }), ["return", "404"]) => {
                 *answers = answers.saturating_add(1);
@@ -171,13 +188,19 @@ impl File<'_> {
 
     fn open(&mut self, words: &[&str]) -> Result<(), LineError> {
         let opened = match (self.blocks.last_mut(), words) {
-            (None, ["upstream", name]) if (self.is_upstream)(name) => {
+            (None, ["upstream", name]) if !name.starts_with('$') && (self.is_known)(name) => {
                 self.upstreams = self.upstreams.saturating_add(1);
                 Block::Upstream { servers: 0 }
             }
+            (None, [lookup::SPLIT, lookup::KEY, name])
+                if self.splits == 0 && name.starts_with('$') && (self.is_known)(name) =>
+            {
+                self.splits = 1;
+                Block::Split { units: 0, rest: false }
+            }
             (None, ["server"]) if self.servers == 0 => {
                 self.servers = 1;
-                Block::Server { listens: 0, names: 0, locations: Vec::new() }
+                Block::Server { listens: 0, names: 0, resolvers: 0, locations: Vec::new() }
             }
             (Some(Block::Server { locations, .. }), ["location", path @ ..]) => {
                 let whole = path.join(" ");
@@ -203,12 +226,23 @@ impl File<'_> {
         match self.blocks.pop() {
             None => Err(LineError::NoBlock),
             Some(Block::Upstream { servers: 1.. } | Block::Location { answers: 1 }) => Ok(()),
-            Some(Block::Server { listens: 1, names: 1, locations }) if locations.iter().any(|one| one == "/") => Ok(()),
+            Some(Block::Split { units, rest: true }) if lookup::is_within(units) => Ok(()),
+            Some(Block::Server { listens: 1, names: 1, resolvers: 0 | 1, locations })
+                if locations.iter().any(|one| one == "/") =>
+            {
+                Ok(())
+            }
             Some(Block::Upstream { .. }) => Err(LineError::EmptyUpstream),
+            Some(Block::Split { .. }) => Err(LineError::Split),
             Some(Block::Location { answers }) => Err(LineError::Answers(answers)),
             Some(Block::Server { .. }) => Err(LineError::Server),
         }
     }
+}
+
+/// Whether a request may go there: a known upstream, or a host name.
+fn is_target(text: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
+    (!text.starts_with('$') && is_known(text)) || matches!(address(text), Ok(Address::Name(..)))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::{
     file::{self, RouteName},
     plan::{FileAction, Member, RouteResult, plan},
     proto::edge::v1::{Route, Upstream},
-    settings::listen,
+    settings::Nginx,
 };
 
 /// Name of the granted directory.
@@ -55,7 +55,7 @@ impl Reconciler for Routes {
     type Managed = Route;
 
     fn reconcile(&self, ctx: &Context<'_>, request: &Request<Route>) -> Result<Outcome, Error> {
-        let work = RouteFiles { ctx, files: ctx.files(DIRECTORY), listen: listen(&settings()) };
+        let work = RouteFiles { ctx, files: ctx.files(DIRECTORY), nginx: Nginx::of(&settings()) };
         let seen = ctx.cache().get(ROUTE, request.id())?;
         let done = match &seen {
             None => work.forget(request.id(), None),
@@ -91,7 +91,7 @@ impl From<Failure> for RouteError {
 struct RouteFiles<'a> {
     ctx: &'a Context<'a>,
     files: mortise_plugin::Files<'a>,
-    listen: String,
+    nginx: Nginx,
 }
 
 impl RouteFiles<'_> {
@@ -165,7 +165,7 @@ impl RouteFiles<'_> {
             let upstreams = self.upstreams(&route)?;
             members.push(Member { route, upstreams, before });
         }
-        let steps = match plan(hostname, &self.listen, &members) {
+        let steps = match plan(hostname, &self.nginx, &members) {
             Ok(steps) => steps,
             Err(error) => {
                 for member in &members {

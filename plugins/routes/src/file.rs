@@ -1,7 +1,8 @@
 //! A Route's part of nginx's configuration, as text and back.
 //!
 //! The head of a file names its hostname and path, so that the former version of a Route can be read from its file;
-//! then comes the Route's `upstream` block; then, in the file of a hostname's oldest Route, the `server` block of the
+//! then comes the Route's `upstream` block, and its `split_clients` block if it has upstreams that nginx looks up
+//! ([`lookup`]); then, in the file of a hostname's oldest Route, the `server` block of the
 //! hostname.
 //!
 //! All input has passed [`crate::rules`], and all output goes through [`crate::check`].
@@ -11,12 +12,17 @@ use std::fmt::Write as _;
 use mortise_plugin::{name, pb};
 
 use crate::{
+    lookup,
     proto::edge::v1::{Route, Upstream},
-    rules,
+    rules::{self, Address},
+    settings::Nginx,
 };
 
 /// Beginning of a file, before the Route's name.
 const FILE_HEAD: &str = "# edge.v1.Route ";
+
+/// Beginning of a line with an upstream that nginx looks up, before its name and weight.
+const NAME_HEAD: &str = "# name ";
 
 /// Server of a block without upstreams, since nginx accepts no empty block. Requests are answered 502.
 pub(crate) const DOWN_SERVER: &str = "server 127.0.0.1:1 down";
@@ -93,12 +99,24 @@ pub(crate) struct RouteConfig {
     pub(crate) prefix: String,
     /// Addresses and weights.
     upstreams: Vec<(String, u32)>,
+    /// Upstreams that nginx looks up for each request.
+    names: Vec<(String, u32)>,
 }
 
 impl RouteConfig {
-    pub(crate) fn new(name: RouteName, prefix: &str, upstreams: &[Upstream]) -> Self {
-        let upstreams = upstreams.iter().map(|one| (one.address.clone(), one.weight)).collect();
-        Self { name, prefix: prefix.to_owned(), upstreams }
+    /// Makes the part. With a resolver, nginx looks host names up; `localhost` it knows.
+    pub(crate) fn new(name: RouteName, prefix: &str, upstreams: &[Upstream], nginx: &Nginx) -> Self {
+        let is_name =
+            |address: &str| matches!(rules::address(address), Ok(Address::Name(name, _)) if name != "localhost");
+        let all = upstreams.iter().map(|one| (one.address.clone(), one.weight));
+        let (names, upstreams) = all.partition(|(address, _)| nginx.resolver.is_some() && is_name(address));
+        Self { name, prefix: prefix.to_owned(), upstreams, names }
+    }
+
+    /// Target of `proxy_pass`.
+    pub(crate) fn target(&self) -> String {
+        let upstream = self.name.upstream();
+        if self.names.is_empty() { upstream } else { lookup::variable(&upstream) }
     }
 
     /// Reads the part, and its hostname, from a file as it was written.
@@ -108,31 +126,42 @@ impl RouteConfig {
             let (address, weight) = line.strip_prefix("    server ")?.strip_suffix(';')?.split_once(" weight=")?;
             Some((address.to_owned(), weight.parse().ok()?))
         };
+        let looked_up = |line: &str| {
+            let (address, weight) = line.strip_prefix(NAME_HEAD)?.split_once(" weight=")?;
+            Some((address.to_owned(), weight.parse().ok()?))
+        };
         let upstreams = text.lines().filter_map(server).collect();
-        Some((hostname(text)?, Self { name, prefix, upstreams }))
+        let names = text.lines().filter_map(looked_up).collect();
+        Some((hostname(text)?, Self { name, prefix, upstreams, names }))
     }
 
     /// Whether the rules allow the part. A part read from a file may be anything.
     pub(crate) fn is_valid(&self) -> bool {
         let sound =
             |(address, weight): &(String, u32)| rules::address(address).is_ok() && rules::weight(*weight).is_ok();
-        rules::path_prefix(&self.prefix).is_ok() && !self.upstreams.is_empty() && self.upstreams.iter().all(sound)
+        let mut all = self.upstreams.iter().chain(&self.names).peekable();
+        rules::path_prefix(&self.prefix).is_ok() && all.peek().is_some() && all.all(sound)
     }
 
     /// The Route with this part, for a hostname.
     pub(crate) fn into_route(self, hostname: &str) -> Route {
-        let upstreams = self.upstreams.into_iter().map(|(address, weight)| Upstream { address, weight }).collect();
+        let all = self.upstreams.into_iter().chain(self.names);
+        let upstreams = all.map(|(address, weight)| Upstream { address, weight }).collect();
         Route { hostname: hostname.to_owned(), path_prefix: self.prefix, upstreams, service: None }
     }
 
     /// Text of the Route's file, with the `server` block if it holds that.
     pub(crate) fn render(&self, hostname: &str, server: Option<&ServerBlock<'_>>) -> String {
-        let Self { name, prefix, upstreams } = self;
+        let Self { name, prefix, upstreams, names } = self;
         let mut text = format!(
-            "{FILE_HEAD}{}\n# hostname {hostname}\n# path_prefix {prefix}\n# Written by Mortise, over whatever is here.\n\n",
+            "{FILE_HEAD}{}\n# hostname {hostname}\n# path_prefix {prefix}\n# Written by Mortise, over whatever is here.\n",
             name.shown()
         );
         // Writing to a string does not fail.
+        for (address, weight) in names {
+            let _ = writeln!(text, "{NAME_HEAD}{address} weight={weight}");
+        }
+        text.push('\n');
         let _ = writeln!(text, "upstream {} {{", name.upstream());
         for (address, weight) in upstreams {
             let _ = writeln!(text, "    server {address} weight={weight};");
@@ -141,6 +170,8 @@ impl RouteConfig {
             let _ = writeln!(text, "    {DOWN_SERVER};");
         }
         text.push_str("}\n");
+        let weight = upstreams.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        lookup::render(&name.upstream(), weight, names, &mut text);
         if let Some(server) = server {
             server.render(hostname, &mut text);
         }
@@ -150,7 +181,7 @@ impl RouteConfig {
 
 /// A `server` block of a hostname.
 pub(crate) struct ServerBlock<'a> {
-    pub(crate) listen: &'a str,
+    pub(crate) nginx: &'a Nginx,
     pub(crate) parts: &'a [&'a RouteConfig],
 }
 
@@ -159,7 +190,12 @@ impl ServerBlock<'_> {
     /// Other paths answer 404: without a location, nginx would look among its own files.
     fn render(&self, hostname: &str, text: &mut String) {
         let default = if hostname == "_" { " default_server" } else { "" };
-        let _ = writeln!(text, "\nserver {{\n    listen {}{default};\n    server_name {hostname};", self.listen);
+        let _ = writeln!(text, "\nserver {{\n    listen {}{default};\n    server_name {hostname};", self.nginx.listen);
+        if let Some(resolver) = &self.nginx.resolver
+            && self.parts.iter().any(|part| !part.names.is_empty())
+        {
+            let _ = writeln!(text, "    resolver {resolver};");
+        }
         for line in PROXY_DIRECTIVES {
             let _ = writeln!(text, "    {line};");
         }
@@ -167,7 +203,7 @@ impl ServerBlock<'_> {
             let _ = writeln!(text, "    location {path} {{\n        {does};\n    }}");
         };
         for part in self.parts {
-            let pass = format!("proxy_pass http://{}", part.name.upstream());
+            let pass = format!("proxy_pass http://{}", part.target());
             if part.prefix == "/" {
                 location("/", &pass);
             } else {

@@ -24,6 +24,7 @@ mod controller;
 mod file;
 mod functions;
 mod kinds;
+mod lookup;
 mod plan;
 mod rules;
 mod services;
@@ -33,6 +34,7 @@ mod tests;
 
 mortise_plugin::include_proto!(pub mod proto);
 use proto::edge::v1::{Route, RouteUpstreams};
+use settings::Nginx;
 
 pub(crate) use kinds::{ENDPOINTS, ROUTE, UPSTREAMS};
 
@@ -85,7 +87,9 @@ fn defaults(route: &mut Typed<Route>) -> Result<(), Diagnostics> {
 
 fn validate(route: &Typed<Route>, _: Option<&Typed<Route>>, diagnostics: &mut Diagnostics) {
     rules::judge(&route.data, diagnostics);
-    rules::warn_of_names(&route.data, diagnostics);
+    if Nginx::of(&mortise_plugin::settings()).resolver.is_none() {
+        rules::warn_of_names(&route.data, diagnostics);
+    }
 }
 
 /// Replaces a Route that gets another hostname or path. The older of two Routes has a path, and the uid has the age. A

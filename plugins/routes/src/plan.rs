@@ -5,8 +5,8 @@
 //! - A Route that the rules refuse keeps its former part, read from its file: the Route passed under earlier rules.
 //! - The `server` block of a hostname is in the file of the oldest Route that has one.
 //! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they are.
-//! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream is used before
-//!   its block exists, a new `server` block exists before the old one goes (meanwhile nginx warns of two), and removals
+//! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream or variable is used
+//!   before its block exists or after it is gone, a new `server` block exists before the old one goes (meanwhile nginx warns of two), and removals
 //!   are last.
 //!
 //! # Cost
@@ -19,8 +19,10 @@ use mortise_plugin::{Diagnostics, Typed, pb};
 use crate::{
     check::{CheckError, check},
     file::{RouteConfig, RouteName, ServerBlock, has_server},
+    lookup::has_variable,
     proto::edge::v1::{Route, Upstream},
     rules,
+    settings::Nginx,
 };
 
 /// A Route, its upstreams, and the text of its file if it has one.
@@ -67,7 +69,7 @@ pub(crate) struct PlanError {
 ///
 /// # Errors
 /// A text that failed its check.
-pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<Vec<Step>, PlanError> {
+pub(crate) fn plan(hostname: &str, nginx: &Nginx, members: &[Member]) -> Result<Vec<Step>, PlanError> {
     let mut age = (0..members.len()).zip(members).collect::<Vec<_>>();
     age.sort_by(|(_, a), (_, b)| a.route.id().uid.cmp(&b.route.id().uid));
 
@@ -76,7 +78,7 @@ pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<V
     let mut steps = Vec::new();
     for (number, member) in age {
         let id = member.route.id();
-        let (part, fault) = contribution(hostname, member);
+        let (part, fault) = contribution(hostname, nginx, member);
         let other = part.as_ref().and_then(|part| taken.get(&part.prefix)).cloned();
         let verdict = match (fault, &other) {
             (Some(fault), _) => RouteResult::Invalid(fault),
@@ -90,32 +92,30 @@ pub(crate) fn plan(hostname: &str, listen: &str, members: &[Member]) -> Result<V
         steps.push(Step { member: number, action: FileAction::Remove, verdict });
     }
 
-    for (number, text) in texts(hostname, listen, &parts)? {
+    for (number, text) in texts(hostname, nginx, &parts)? {
         if let Some(step) = steps.iter_mut().find(|step| step.member == number) {
             step.action = FileAction::Put(text);
         }
     }
     let head = parts.first().map(|(number, _)| *number);
-    let had_server = |step: &Step| {
-        let before = members.get(step.member).and_then(|member| member.before.as_deref());
-        before.is_some_and(has_server)
-    };
-    steps.sort_by_key(|step| match step.action {
+    let before = |step: &Step| members.get(step.member).and_then(|member| member.before.as_deref()).unwrap_or_default();
+    steps.sort_by_key(|step| match &step.action {
         FileAction::Put(_) if Some(step.member) == head => 1,
-        FileAction::Put(_) if had_server(step) => 2,
+        FileAction::Put(_) if has_server(before(step)) => 2,
+        FileAction::Put(text) if has_variable(before(step)) && !has_variable(text) => 3,
         FileAction::Put(_) => 0,
-        FileAction::Remove => 3,
+        FileAction::Remove => 4,
     });
     Ok(steps)
 }
 
 /// A Route's part of its hostname, and the first fault of the Route.
-fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option<String>) {
+fn contribution(hostname: &str, nginx: &Nginx, member: &Member) -> (Option<RouteConfig>, Option<String>) {
     let name = RouteName::of(member.route.id());
     let mut said = Diagnostics::new();
     rules::judge(&member.route.data, &mut said);
     let Some(fault) = said.iter().next() else {
-        let config = RouteConfig::new(name, &member.route.data.path_prefix, &member.upstreams);
+        let config = RouteConfig::new(name, &member.route.data.path_prefix, &member.upstreams, nginx);
         return (Some(config), None);
     };
     let fault = format!("{}: {}", fault.path, fault.summary);
@@ -124,15 +124,14 @@ fn contribution(hostname: &str, member: &Member) -> (Option<RouteConfig>, Option
 }
 
 /// Text of each part's file, checked.
-fn texts(hostname: &str, listen: &str, parts: &[(usize, RouteConfig)]) -> Result<Vec<(usize, String)>, PlanError> {
+fn texts(hostname: &str, nginx: &Nginx, parts: &[(usize, RouteConfig)]) -> Result<Vec<(usize, String)>, PlanError> {
     let all = parts.iter().map(|(_, part)| part).collect::<Vec<_>>();
-    let upstreams = all.iter().map(|part| part.name.upstream()).collect::<BTreeSet<_>>();
-    let mut server = Some(ServerBlock { listen, parts: &all });
+    let known = all.iter().flat_map(|part| [part.name.upstream(), part.target()]).collect::<BTreeSet<_>>();
+    let mut server = Some(ServerBlock { nginx, parts: &all });
     let mut texts = Vec::new();
     for (number, part) in parts {
         let text = part.render(hostname, server.take().as_ref());
-        check(&text, &|name| upstreams.contains(name))
-            .map_err(|source| PlanError { file: part.name.file(), source })?;
+        check(&text, &|name| known.contains(name)).map_err(|source| PlanError { file: part.name.file(), source })?;
         texts.push((*number, text));
     }
     Ok(texts)

@@ -105,12 +105,15 @@ pub(crate) fn check_upstreams(upstreams: &[Upstream], most: usize, diagnostics: 
     }
 }
 
-/// Warns of addresses that nginx must look up: if it cannot, it loads none of its files.
+/// Warns of addresses that nginx must look up when it loads its files: if it cannot, it loads none.
 pub(crate) fn warn_of_names(route: &Route, diagnostics: &mut Diagnostics) {
     for (upstream, index) in route.upstreams.iter().zip(0_u32..) {
         if matches!(address(&upstream.address), Ok(Address::Name(name, _)) if name != "localhost") {
             diagnostics
-                .warning("nginx resolves the name when it loads its files, and loads none if that fails; use an IP")
+                .warning(
+                    "nginx resolves the name when it loads its files, and loads none if that fails; use an IP address, or \
+                     set `resolver` in [plugin.routes.settings]",
+                )
                 .at(field("upstreams").index(index).field("address"));
         }
     }

@@ -6,8 +6,8 @@
 //! - A change of a service's endpoints concerns the Routes that name it, found in an index.
 //! - The Route's status reports, under the key `edge.v1/services`, whether the service exists and has endpoints.
 //!
-//! - An endpoint with a host name is left out, and the status tells so: nginx loads none of its files if one name in them
-//!   does not resolve.
+//! - Without the setting `resolver`, an endpoint with a host name is left out, and the status tells so: nginx loads none of
+//!   its files if one name in them does not resolve.
 //!
 //! # Limits
 //! Only the first 256 endpoints of the ServiceEndpoints are used; slices are not read. Weights are scaled to 1000 at most,
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Index, Key, Mapper, Outcome, Reconciler, Request, Status, Typed,
-    Watch, pb,
+    Watch, pb, settings,
 };
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
         edge::v1::{Route, RouteService, RouteUpstreams, Upstream},
     },
     rules,
-    settings::FOLLOW_SERVICES,
+    settings::{FOLLOW_SERVICES, Nginx},
 };
 
 /// Index of Routes by the service that they name.
@@ -60,12 +60,14 @@ impl Reconciler for Services {
             return Ok(Outcome::Done);
         };
         let endpoints = ctx.cache().get(ENDPOINTS, &ENDPOINTS.id(&service.name, &tenancy))?;
-        let found = endpoints.as_ref().map(|found| upstreams(&found.data, service)).unwrap_or_default();
+        let with_names = Nginx::of(&settings()).resolver.is_some();
+        let found = endpoints.as_ref().map(|found| upstreams(&found.data, service, with_names)).unwrap_or_default();
         let Found { upstreams, names } = found;
         let left_out = match names.first() {
             None => String::new(),
             Some(name) => format!(
-                "{} with host names, such as {name}, left out: nginx would load none of its files if one did not resolve",
+                "{} with host names, such as {name}, left out: nginx would load none of its files if one did not resolve; \
+                 set `resolver` in [plugin.routes.settings], and nginx looks them up",
                 names.len()
             ),
         };
@@ -114,7 +116,7 @@ struct Found {
 }
 
 /// Upstreams for the healthy endpoints with the port, each address once.
-fn upstreams(endpoints: &ServiceEndpoints, service: &RouteService) -> Found {
+fn upstreams(endpoints: &ServiceEndpoints, service: &RouteService, with_names: bool) -> Found {
     let mut found = Found::default();
     for endpoint in endpoints.endpoints.iter().filter(|one| one.health() == Health::Passing) {
         let wanted = |name: &str| service.port.is_empty() || name == service.port;
@@ -122,6 +124,7 @@ fn upstreams(endpoints: &ServiceEndpoints, service: &RouteService) -> Found {
         let address = match endpoint.address.parse::<IpAddr>() {
             Ok(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
             Ok(IpAddr::V4(ip)) => format!("{ip}:{port}"),
+            Err(_) if with_names => format!("{}:{port}", endpoint.address),
             Err(_) => {
                 found.names.push(endpoint.address.clone());
                 continue;
@@ -210,6 +213,17 @@ mod tests {
             assert!(status.conditions[0].message.contains("such as gone.example, left out"), "{status:?}");
             put_endpoints(&world, vec![name("gone.example")]);
             assert_eq!(reason(&world, &id), "NoEndpoints");
+
+            put_endpoints(&world, vec![endpoint("192.0.2.1", 80, Health::Passing), name("app.example")]);
+            with_settings(r#"{"follow_services":true,"resolver":"127.0.0.1:53"}"#, || {
+                put_endpoints(&world, vec![endpoint("192.0.2.2", 80, Health::Passing), name("app.example")]);
+                assert_eq!(reason(&world, &id), "Followed");
+                assert!(
+                    text().contains("    50.00% app.example:80;\n    * mortise_default_default_web;"),
+                    "{}",
+                    text()
+                );
+            });
 
             let weighted = [("192.0.2.1", 65_535), ("192.0.2.2", 13_107), ("192.0.2.3", 1)];
             let weighted = weighted.map(|(host, weight)| Endpoint { weight, ..endpoint(host, 80, Health::Passing) });

@@ -1,5 +1,5 @@
 //! Settings `[plugin.routes.settings]`: `listen`, the address of nginx; `follow_services`, whether Routes may name
-//! services of the plugin `catalog`.
+//! services of the plugin `catalog`; `resolver`, the DNS server that nginx asks for host names of upstreams.
 
 use std::net::SocketAddr;
 
@@ -11,6 +11,18 @@ const LISTEN: &str = "127.0.0.1:8080";
 
 /// Setting that switches on the controller of services.
 pub(crate) const FOLLOW_SERVICES: &str = "follow_services";
+
+/// Setting with the DNS server of nginx.
+const RESOLVER: &str = "resolver";
+
+/// The part of the settings that the files of nginx depend on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Nginx {
+    /// Address at which nginx takes requests.
+    pub(crate) listen: String,
+    /// DNS server that nginx asks for host names; without one, nginx resolves them when it loads its files.
+    pub(crate) resolver: Option<String>,
+}
 
 /// Checks the settings.
 pub(crate) fn check(settings: &str, diagnostics: &mut Diagnostics) {
@@ -26,8 +38,8 @@ pub(crate) fn check(settings: &str, diagnostics: &mut Diagnostics) {
             if !value.is_boolean() {
                 diagnostics.error(format!("must be true or false; got {value}")).at(setting(key));
             }
-        } else if key != "listen" {
-            let text = "is not a setting of this plugin; use `listen` or `follow_services`";
+        } else if !matches!(key.as_str(), "listen" | RESOLVER) {
+            let text = "is not a setting of this plugin; use `listen`, `follow_services` or `resolver`";
             diagnostics.error(text).at(setting(key));
         } else if !value.as_str().is_some_and(is_listen) {
             diagnostics
@@ -37,12 +49,14 @@ pub(crate) fn check(settings: &str, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Address at which nginx takes requests.
-pub(crate) fn listen(settings: &str) -> String {
-    // Checked when the plugin was loaded.
-    let settings = serde_json::from_str::<Map<String, Value>>(settings).unwrap_or_default();
-    let listen = settings.get("listen").and_then(Value::as_str).filter(|text| is_listen(text));
-    listen.unwrap_or(LISTEN).to_owned()
+impl Nginx {
+    /// Reads the settings.
+    pub(crate) fn of(settings: &str) -> Self {
+        // Checked when the plugin was loaded.
+        let settings = serde_json::from_str::<Map<String, Value>>(settings).unwrap_or_default();
+        let address = |key: &str| settings.get(key).and_then(Value::as_str).filter(|text| is_listen(text));
+        Self { listen: address("listen").unwrap_or(LISTEN).to_owned(), resolver: address(RESOLVER).map(str::to_owned) }
+    }
 }
 
 /// Whether nginx accepts the address, too: it must not have a scope.
@@ -63,6 +77,7 @@ mod tests {
 
     #[test]
     fn where_to_listen() {
+        let listen = |settings: &str| Nginx::of(settings).listen;
         assert_eq!(listen("{}"), LISTEN);
         for good in ["0.0.0.0:80", "[::]:80", "192.0.2.1:65535"] {
             let settings = format!(r#"{{"listen":"{good}"}}"#);
@@ -89,10 +104,13 @@ mod tests {
         assert_eq!(said("{}"), [""; 0]);
         assert_eq!(
             said(r#"{"lisen":"0.0.0.0:80"}"#),
-            ["lisen: is not a setting of this plugin; use `listen` or `follow_services`"]
+            ["lisen: is not a setting of this plugin; use `listen`, `follow_services` or `resolver`"]
         );
         assert_eq!(said(r#"{"follow_services":1}"#), ["follow_services: must be true or false; got 1"]);
         assert_eq!(said(r#"{"follow_services":true}"#), [""; 0]);
         assert!(said("[]").concat().contains("must be a JSON object"));
+        assert!(said(r#"{"resolver":"dns.example:53"}"#).concat().starts_with("resolver: must be an IP address"));
+        assert_eq!(Nginx::of(r#"{"resolver":"[::1]:53"}"#).resolver.as_deref(), Some("[::1]:53"));
+        assert_eq!(Nginx::of("{}").resolver, None);
     }
 }

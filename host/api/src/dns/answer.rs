@@ -43,7 +43,7 @@ impl Question {
         // Clients take the first record, so the order is random.
         fastrand::shuffle(&mut healthy);
         let is_there = match &self.part {
-            Part::Whole | Part::Protocol => true,
+            Part::Whole | Part::Service | Part::Protocol => true,
             Part::Port(port) => {
                 let of_service = endpoints.ports.iter().any(|other| other.name == *port);
                 of_service
@@ -63,6 +63,7 @@ impl Question {
         Some(match &self.part {
             Part::Protocol => Records::default(),
             Part::Port(port) => self.srv(&healthy, Some(port)),
+            Part::Service => self.srv(&healthy, None),
             Part::Whole if self.record_type == RecordType::SRV => self.srv(&healthy, None),
             Part::Whole => self.addresses(&healthy),
             Part::Workload(workload) => {

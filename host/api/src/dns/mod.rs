@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! `name.namespace.svc.ZONE` is a service, `_port._tcp.` before it one of its ports, and `workload.` before it one of
-//! its workloads. Each answer is made from one read of `catalog.v1.ServiceEndpoints`; nothing is cached. DNS has no
+//! its workloads; `_name._tcp.namespace.svc.ZONE` has all of its ports. A second zone has the same without `svc`, and without
+//! the namespace `default`. Each answer is made from one read of `catalog.v1.ServiceEndpoints`; nothing is cached. DNS has no
 //! tokens, so all queries have the policies of `acl.dns_policies`. docs/dns.md lists the answers.
 //!
 //! `serve` has the sockets, `name` parses names, `resolve` reads the service, `answer` chooses the records. The
@@ -39,6 +40,8 @@ pub struct DnsOptions {
     pub optional: bool,
     /// The domain of all names.
     pub zone: Name,
+    /// A second domain, of short names; `None` without one.
+    pub short_zone: Option<Name>,
     /// Time to live of answers, seconds.
     pub ttl: u32,
     /// Concurrently answered queries.
@@ -114,7 +117,9 @@ impl DnsSockets {
 pub(crate) fn fuzz(text: &str) {
     use hickory_proto::rr::Name;
     let Ok(zone) = Name::from_ascii("svc.cluster.local.") else { return };
+    let short = Name::from_ascii("mesh.").ok();
+    let zones = name::Zones { whole: &zone, short: short.as_ref() };
     for name in [Name::from_ascii(text), Name::from_utf8(text)].into_iter().flatten() {
-        let _ = name::parse_name(&zone, &name);
+        let _ = name::parse_name(zones, &name);
     }
 }

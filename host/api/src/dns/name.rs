@@ -1,7 +1,7 @@
 //! Parses names in the zone.
 
 use hickory_proto::rr::Name;
-use mortise_resource::name::is_valid;
+use mortise_resource::{name::is_valid, tenancy::DEFAULT};
 
 /// The subject of a name. Names of resources are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub(super) enum Subject {
 pub(super) enum Part {
     /// The whole service.
     Whole,
+    /// `_SERVICE._tcp.`: all ports of the service, which its name of RFC 2782 has instead of a port's.
+    Service,
     /// `_tcp.`: a name without records.
     Protocol,
     /// `_port._tcp.`: a port.
@@ -33,31 +35,78 @@ pub(super) enum Part {
     Workload(String),
 }
 
-/// Parses a name.
-pub(super) fn parse_name(zone: &Name, name: &Name) -> Subject {
-    if !zone.zone_of(name) {
-        return Subject::Elsewhere;
+/// The zones of this server.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Zones<'z> {
+    /// Names with namespace and `svc`.
+    pub(super) whole: &'z Name,
+    /// Short names.
+    pub(super) short: Option<&'z Name>,
+}
+
+impl<'z> Zones<'z> {
+    /// The zone of a name: of two, the inner one.
+    fn of(self, name: &Name) -> Option<&'z Name> {
+        let zones = [Some(self.whole), self.short].into_iter().flatten();
+        zones.filter(|zone| zone.zone_of(name)).max_by_key(|zone| zone.num_labels())
     }
-    let below = usize::from(name.num_labels().saturating_sub(zone.num_labels()));
+}
+
+/// Parses a name, and finds its zone; the first one for a name in another.
+pub(super) fn parse_name<'z>(zones: Zones<'z>, name: &Name) -> (Subject, &'z Name) {
+    let Some(zone) = zones.of(name) else { return (Subject::Elsewhere, zones.whole) };
+    // `num_labels` leaves out an asterisk.
+    let below = name.iter().count().saturating_sub(zone.iter().count());
     let mut labels = Vec::with_capacity(below);
     for label in name.iter().take(below) {
         match std::str::from_utf8(label) {
             Ok(label) => labels.push(label.to_ascii_lowercase()),
-            Err(_) => return Subject::Nothing,
+            Err(_) => return (Subject::Nothing, zone),
         }
     }
     let labels: Vec<_> = labels.iter().map(String::as_str).collect();
-    match labels.as_slice() {
+    let subject =
+        if zones.short.is_some_and(|short| std::ptr::eq(short, zone)) { of_short(&labels) } else { of_whole(&labels) };
+    (subject, zone)
+}
+
+fn of_whole(labels: &[&str]) -> Subject {
+    match labels {
         [] => Subject::Apex,
         ["svc" | "dns"] => Subject::Empty,
         ["ns", "dns"] => Subject::Server,
         [namespace, "svc"] if is_valid(namespace) => Subject::Empty,
-        [service, namespace, "svc"] => of_service(service, namespace, Part::Whole),
-        ["_tcp", service, namespace, "svc"] => of_service(service, namespace, Part::Protocol),
-        [workload, service, namespace, "svc"] if is_valid(workload) => {
+        ["_tcp", namespace, "svc"] if is_valid(namespace) => Subject::Empty,
+        [labels @ .., namespace, "svc"] => below(labels, namespace),
+        _ => Subject::Nothing,
+    }
+}
+
+/// A name with two labels that could be a workload is a service in a namespace. Names of Kubernetes' kind have `svc` at the
+/// end of the zone instead.
+fn of_short(labels: &[&str]) -> Subject {
+    match labels {
+        [] => Subject::Apex,
+        ["_tcp"] => Subject::Empty,
+        [service] | [_, "_tcp", service] | ["_tcp", service] if is_valid(service) => below(labels, DEFAULT),
+        [_, "_tcp"] => below(labels, DEFAULT),
+        [labels @ .., namespace] => below(labels, namespace),
+    }
+}
+
+/// A service of a namespace, or a part of it.
+fn below(labels: &[&str], namespace: &str) -> Subject {
+    match labels {
+        [service, "_tcp"] => match service.strip_prefix('_') {
+            Some(service) => of_service(service, namespace, Part::Service),
+            None => Subject::Nothing,
+        },
+        [service] => of_service(service, namespace, Part::Whole),
+        ["_tcp", service] => of_service(service, namespace, Part::Protocol),
+        [workload, service] if is_valid(workload) => {
             of_service(service, namespace, Part::Workload((*workload).to_owned()))
         }
-        [port, "_tcp", service, namespace, "svc"] => match port.strip_prefix('_').filter(|port| is_valid(port)) {
+        [port, "_tcp", service] => match port.strip_prefix('_').filter(|port| is_valid(port)) {
             Some(port) => of_service(service, namespace, Part::Port(port.to_owned())),
             None => Subject::Nothing,
         },
@@ -78,7 +127,11 @@ mod tests {
 
     fn is(text: &str) -> Subject {
         let zone = Name::from_ascii("cluster.local.").unwrap();
-        parse_name(&zone, &Name::from_ascii(text).unwrap())
+        let short = Name::from_ascii("mesh.").unwrap();
+        let zones = Zones { whole: &zone, short: Some(&short) };
+        let (subject, found) = parse_name(zones, &Name::from_ascii(text).unwrap());
+        assert_eq!(found == &short, text.to_ascii_lowercase().ends_with("mesh."), "{text}");
+        subject
     }
 
     #[test]
@@ -106,8 +159,47 @@ mod tests {
             ("_a._http._tcp.web.shop.svc.cluster.local.", Subject::Nothing),
             ("my_app.shop.svc.cluster.local.", Subject::Nothing),
             ("*.shop.svc.cluster.local.", Subject::Nothing),
+            ("*.cluster.local.", Subject::Nothing),
+            ("_web._tcp.shop.svc.cluster.local.", service(Part::Service)),
+            ("_tcp.shop.svc.cluster.local.", Subject::Empty),
+            ("_web._udp.shop.svc.cluster.local.", Subject::Nothing),
+            ("_._tcp.shop.svc.cluster.local.", Subject::Nothing),
         ] {
             assert_eq!(is(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn short_names_are_in_the_namespace_default_or_name_theirs() {
+        let in_default = |part| Subject::Service { namespace: "default".into(), service: "web".into(), part };
+        let in_shop = |part| Subject::Service { namespace: "shop".into(), service: "web".into(), part };
+        for (text, expected) in [
+            ("mesh.", Subject::Apex),
+            ("_tcp.mesh.", Subject::Empty),
+            ("WEB.mesh.", in_default(Part::Whole)),
+            ("web.shop.mesh.", in_shop(Part::Whole)),
+            ("web-1.web.shop.mesh.", in_shop(Part::Workload("web-1".into()))),
+            ("_tcp.web.mesh.", in_default(Part::Protocol)),
+            ("_tcp.web.shop.mesh.", in_shop(Part::Protocol)),
+            ("_web._tcp.mesh.", in_default(Part::Service)),
+            ("_http._tcp.web.mesh.", in_default(Part::Port("http".into()))),
+            ("_http._tcp.web.shop.mesh.", in_shop(Part::Port("http".into()))),
+            ("_http._udp.web.mesh.", Subject::Nothing),
+            ("a.web-1.web.shop.mesh.", Subject::Nothing),
+            ("web_1.mesh.", Subject::Nothing),
+            ("*.mesh.", Subject::Nothing),
+        ] {
+            assert_eq!(is(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_two_zones_the_inner_one_has_a_name() {
+        let (outer, inner) = (Name::from_ascii("local.").unwrap(), Name::from_ascii("mesh.local.").unwrap());
+        let name = Name::from_ascii("web.mesh.local.").unwrap();
+        for (whole, short, is_short) in [(&outer, &inner, true), (&inner, &outer, false)] {
+            let (subject, zone) = parse_name(Zones { whole, short: Some(short) }, &name);
+            assert_eq!((zone, matches!(subject, Subject::Service { .. })), (&inner, is_short));
         }
     }
 }

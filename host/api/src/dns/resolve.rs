@@ -25,7 +25,7 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 use super::{
     DnsOptions,
     answer::{self, MAX_RECORDS, Question, Records},
-    name::{Part, Subject, parse_name},
+    name::{Part, Subject, Zones, parse_name},
 };
 use crate::endpoints::{Layout, is_healthy};
 
@@ -145,13 +145,16 @@ impl Resolver {
         };
         // One record more than fits, which shows that the answer is truncated.
         let max_records = MAX_RECORDS.min(room / MIN_RECORD_BYTES + 1);
-        let lookup = self.look_up(&query, from, by, max_records).await;
+        let zones = Zones { whole: &self.options.zone, short: self.options.short_zone.as_ref() };
+        let asked = query.queries.first().map(|question| parse_name(zones, question.name()));
+        let (subject, zone) = asked.unwrap_or((Subject::Elsewhere, zones.whole));
+        let lookup = self.look_up(&query, (subject, zone), from, by, max_records).await;
         reply.metadata.response_code = lookup.code;
         reply.metadata.authoritative = matches!(lookup.code, ResponseCode::NoError | ResponseCode::NXDomain);
         reply.add_answers(lookup.records.answers);
         reply.add_additionals(lookup.records.additionals);
         if lookup.with_soa {
-            reply.add_authority(self.soa());
+            reply.add_authority(self.soa(zone));
         }
         if lookup.is_truncated {
             return Some((reply.truncate().to_vec().ok()?, lookup.code));
@@ -159,7 +162,15 @@ impl Resolver {
         Some((encode_within(reply, room, by)?, lookup.code))
     }
 
-    async fn look_up(&self, query: &Message, from: SocketAddr, by: Transport, max_records: usize) -> Lookup {
+    /// Answers a query about the subject of its name, in that zone.
+    async fn look_up(
+        &self,
+        query: &Message,
+        (subject, zone): (Subject, &Name),
+        from: SocketAddr,
+        by: Transport,
+        max_records: usize,
+    ) -> Lookup {
         if query.metadata.op_code != OpCode::Query {
             return Lookup::code(ResponseCode::NotImp);
         }
@@ -172,7 +183,6 @@ impl Resolver {
             return Lookup::code(ResponseCode::Refused);
         }
         let (name, query_type, ttl) = (question.name(), question.query_type(), self.options.ttl);
-        let subject = parse_name(&self.options.zone, name);
         match subject {
             Subject::Elsewhere => Lookup::code(ResponseCode::Refused),
             Subject::Nothing => Lookup::code(ResponseCode::NXDomain),
@@ -182,12 +192,12 @@ impl Resolver {
             Subject::Empty => Lookup::records(Records::default()),
             Subject::Apex => match query_type {
                 RecordType::SOA => {
-                    let mut soa = self.soa();
+                    let mut soa = self.soa(zone);
                     soa.name.clone_from(name);
                     Lookup::record(soa)
                 }
                 RecordType::NS => {
-                    let ns = self.name_in_zone("ns.dns");
+                    let ns = self.server_name();
                     let additionals = self.own.map(|ip| answer::address(ns.clone(), ttl, ip)).into_iter().collect();
                     let answers = vec![Record::from_rdata(name.clone(), ttl, RData::NS(NS(ns)))];
                     Lookup::records(Records { answers, additionals })
@@ -200,7 +210,9 @@ impl Resolver {
                 Lookup::records(Records { answers, additionals: Vec::new() })
             }
             Subject::Service { namespace, service, part } => {
-                let whole = self.name_in_zone(&format!("{service}.{namespace}.svc"));
+                let is_short = self.options.short_zone.as_ref() == Some(zone);
+                let labels = format!("{service}.{namespace}{}", if is_short { "" } else { ".svc" });
+                let whole = name_in(zone, &labels);
                 let question =
                     Question { name: name.clone(), record_type: query_type, part, service: whole, ttl, max_records };
                 let lookup = self.of_service(question, &namespace, &service, from, by).await;
@@ -209,11 +221,9 @@ impl Resolver {
         }
     }
 
-    /// A name in the zone.
-    fn name_in_zone(&self, labels: &str) -> Name {
-        let name = Name::from_ascii(labels).and_then(|name| name.append_domain(&self.options.zone));
-        // The parts come from a valid name, so the joined name is short enough.
-        name.unwrap_or_else(|_| self.options.zone.clone())
+    /// The name of this server, which both zones have.
+    fn server_name(&self) -> Name {
+        name_in(&self.options.zone, "ns.dns")
     }
 
     async fn of_service(
@@ -272,7 +282,7 @@ impl Resolver {
         let of_head = std::mem::take(&mut known.endpoints);
         let mut parts: Vec<Option<&SliceRange>> = match &question.part {
             Part::Workload(workload) => vec![layout.slice_of(workload), None],
-            Part::Whole | Part::Protocol | Part::Port(_) => {
+            Part::Whole | Part::Service | Part::Protocol | Part::Port(_) => {
                 std::iter::once(None).chain(layout.slices.iter().map(Some)).collect()
             }
         };
@@ -322,12 +332,19 @@ impl Resolver {
         }
     }
 
-    /// The SOA record, with the time for which clients may cache an empty answer.
-    fn soa(&self) -> Record {
+    /// The SOA record of a zone, with the time for which clients may cache an empty answer.
+    fn soa(&self, zone: &Name) -> Record {
         let ttl = self.options.ttl;
-        let soa = SOA::new(self.name_in_zone("ns.dns"), self.name_in_zone("hostmaster"), 1, 7_200, 1_800, 86_400, ttl);
-        Record::from_rdata(self.options.zone.clone(), ttl, RData::SOA(soa))
+        let soa = SOA::new(self.server_name(), name_in(zone, "hostmaster"), 1, 7_200, 1_800, 86_400, ttl);
+        Record::from_rdata(zone.clone(), ttl, RData::SOA(soa))
     }
+}
+
+/// A name in a zone.
+fn name_in(zone: &Name, labels: &str) -> Name {
+    let name = Name::from_ascii(labels).and_then(|name| name.append_domain(zone));
+    // The parts come from a valid name, so the joined name is short enough, unless a short name got a long namespace.
+    name.unwrap_or_else(|_| zone.clone())
 }
 
 impl LargeServices {

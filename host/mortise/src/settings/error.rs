@@ -38,6 +38,8 @@ pub(crate) enum SettingError {
     NotAHostName { text: String },
     #[error("{key} must be a DNS name in lower case without a dot at either end, got {text:?}")]
     NotAZone { key: &'static str, text: String },
+    #[error("dns.short_zone is {text:?}, as destination.zone is; the names of the two differ, so choose another zone")]
+    SameZone { text: String },
     #[error("{key} {what}")]
     Region { key: String, what: &'static str },
     #[error("{given} has no effect without {missing}; set both, or neither")]

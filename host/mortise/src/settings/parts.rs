@@ -86,6 +86,7 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
         addr: dns.addr,
         optional,
         zone,
+        short_zone: DnsOptions::parse_zone(&dns.short_zone).filter(|_| !dns.short_zone.is_empty()),
         ttl: dns.ttl_s.0 as u32,
         queries: dns.concurrent_queries,
         max_connections: test.dns_connections.unwrap_or(DnsOptions::MAX_CONNECTIONS),

@@ -31,9 +31,15 @@ impl Config {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        let zone = &self.destination.zone;
-        if zone.len() > 200 || !zone.split('.').all(is_label) {
-            return Err(SettingError::NotAZone { key: "destination.zone", text: zone.clone() });
+        let (zone, short) = (&self.destination.zone, &self.dns.short_zone);
+        for (key, zone) in [("destination.zone", zone), ("dns.short_zone", short)] {
+            let is_none = key == "dns.short_zone" && zone.is_empty();
+            if !is_none && (zone.len() > 200 || !zone.split('.').all(is_label)) {
+                return Err(SettingError::NotAZone { key, text: zone.clone() });
+            }
+        }
+        if zone == short {
+            return Err(SettingError::SameZone { text: zone.clone() });
         }
         region::check(self)?;
         self.log.filter()?;

@@ -119,7 +119,7 @@ impl Network {
     }
 
     async fn http(&self, check: &HttpCheck, permit: &Permit) -> Result<String, Fault> {
-        let (mut url, mut method) = (check.url.clone(), check.method.clone());
+        let (mut url, mut method, mut headers) = (check.url.clone(), check.method.clone(), check.headers.clone());
         for hop in 0..=check.redirects {
             let scheme = url.scheme_str().unwrap_or_default();
             let authority = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
@@ -135,9 +135,9 @@ impl Network {
             let answer = match scheme {
                 "https" => {
                     let stream = tls::connect(&check.tls, to.at(), stream, tls::HTTP_1).await?;
-                    http::ask(stream, check, &method, &url).await?
+                    http::ask(stream, check, &method, &headers, &url).await?
                 }
-                _ => http::ask(stream, check, &method, &url).await?,
+                _ => http::ask(stream, check, &method, &headers, &url).await?,
             };
             match answer {
                 Answer::Passes(status) => return Ok(format!("was answered {status}")),
@@ -147,12 +147,15 @@ impl Network {
                     return Err(Fault("Redirects", text));
                 }
                 Answer::Redirect(status, location) => {
-                    url = http::join(&url, &location).ok_or_else(|| {
+                    let next = http::join(&url, &location).ok_or_else(|| {
                         Fault("Redirects", format!("was redirected to {location:?}, which is no URL"))
                     })?;
-                    if status == ::http::StatusCode::SEE_OTHER {
-                        method = ::http::Method::GET;
+                    // The check's headers, its host and secrets among them, are meant for its own server.
+                    if (next.scheme(), next.authority()) != (url.scheme(), url.authority()) {
+                        headers.clear();
                     }
+                    method = http::method_after(status, method);
+                    url = next;
                 }
             }
         }

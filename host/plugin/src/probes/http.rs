@@ -1,6 +1,6 @@
 //! The request of a probe over a connection: HTTP/1.1, or HTTP/2 for gRPC.
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -48,6 +48,7 @@ pub(super) async fn ask(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     check: &HttpCheck,
     method: &Method,
+    headers: &HeaderMap,
     url: &Uri,
 ) -> Result<Answer, Fault> {
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
@@ -55,7 +56,7 @@ pub(super) async fn ask(
     let _connection = Connection(tokio::spawn(connection).abort_handle());
     let path = url.path_and_query().map_or("/", |path| path.as_str());
     let mut request = Request::builder().method(method).uri(path).body(Empty::<Bytes>::new()).map_err(malformed)?;
-    *request.headers_mut() = check.headers.clone();
+    request.headers_mut().clone_from(headers);
     let headers = request.headers_mut();
     if !headers.contains_key(header::HOST) {
         let authority = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
@@ -108,6 +109,15 @@ async fn contains(mut body: Incoming, text: &[u8]) -> Result<bool, Fault> {
         }
     }
     Ok(false)
+}
+
+/// The method after a redirect, as clients of today choose it.
+pub(super) fn method_after(status: StatusCode, method: Method) -> Method {
+    match status.as_u16() {
+        303 if method != Method::HEAD => Method::GET,
+        301 | 302 if method == Method::POST => Method::GET,
+        _ => method,
+    }
 }
 
 /// The URL of a redirect.

@@ -1,9 +1,13 @@
 //! Places for attempts, shared fairly between groups: a free place goes to the waiting group that holds the fewest, and
 //! of those with as few to the one that waits longest. So a group whose attempts hang holds all places only while no
 //! other group wants one.
+//!
+//! # Cost
+//! A place is taken and given back in O(log n) of the waiting groups. An attempt that ends while it waits leaves an entry
+//! until its turn comes, or until the group's queue has grown to the next power of two.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -16,17 +20,34 @@ pub(super) const PLACES: usize = 256;
 /// The places of a plugin.
 pub(super) struct Places(Mutex<State>);
 
+#[derive(Default)]
 struct State {
     free: usize,
     /// Number of the next to wait.
     next: u64,
     groups: BTreeMap<Arc<str>, Group>,
+    /// The groups that wait: the places that each holds, the number of its first in the queue, and its name.
+    order: BTreeSet<(usize, u64, Arc<str>)>,
 }
 
 #[derive(Default)]
 struct Group {
     held: usize,
     waiting: VecDeque<(u64, oneshot::Sender<Place>)>,
+}
+
+impl Group {
+    /// Enters the group in the order, if it waits.
+    fn list(&self, name: &Arc<str>, order: &mut BTreeSet<(usize, u64, Arc<str>)>) {
+        order.extend(self.waiting.front().map(|(number, _)| (self.held, *number, name.clone())));
+    }
+
+    /// Takes the group out of the order, before a change of it.
+    fn unlist(&self, name: &Arc<str>, order: &mut BTreeSet<(usize, u64, Arc<str>)>) {
+        if let Some((number, _)) = self.waiting.front() {
+            order.remove(&(self.held, *number, name.clone()));
+        }
+    }
 }
 
 /// A place, given back when it is dropped.
@@ -37,14 +58,14 @@ pub(super) struct Place {
 
 impl Places {
     pub(super) fn new(count: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { free: count, next: 0, groups: BTreeMap::new() })))
+        Arc::new(Self(Mutex::new(State { free: count, ..State::default() })))
     }
 
     /// Waits for a place; `None` after the end of the places.
     pub(super) async fn take(self: &Arc<Self>, group: &Arc<str>) -> Option<Place> {
         let waiting = {
             let mut state = self.0.lock();
-            let State { free, next, groups } = &mut *state;
+            let State { free, next, groups, order } = &mut *state;
             let entry = groups.entry(group.clone()).or_default();
             if *free > 0 {
                 *free -= 1;
@@ -52,7 +73,12 @@ impl Places {
                 return Some(Place { places: self.clone(), group: group.clone() });
             }
             let (sender, receiver) = oneshot::channel();
+            entry.unlist(group, order);
+            if entry.waiting.len().is_power_of_two() {
+                entry.waiting.retain(|(_, sender)| !sender.is_closed());
+            }
             entry.waiting.push_back((*next, sender));
+            entry.list(group, order);
             *next += 1;
             receiver
         };
@@ -60,27 +86,32 @@ impl Places {
     }
 
     fn give_back(self: &Arc<Self>, group: &Arc<str>) {
-        let mut state = self.0.lock();
-        if let Some(entry) = state.groups.get_mut(group) {
+        let mut guard = self.0.lock();
+        let State { free, groups, order, .. } = &mut *guard;
+        if let Some(entry) = groups.get_mut(group) {
+            entry.unlist(group, order);
             entry.held = entry.held.saturating_sub(1);
+            match entry.held == 0 && entry.waiting.is_empty() {
+                true => _ = groups.remove(group),
+                false => entry.list(group, order),
+            }
         }
-        for entry in state.groups.values_mut() {
-            entry.waiting.retain(|(_, sender)| !sender.is_closed());
+        while let Some((_, _, next)) = order.pop_first() {
+            let Some(entry) = groups.get_mut(&next) else { continue };
+            let first = entry.waiting.pop_front().map(|(_, sender)| sender).filter(|sender| !sender.is_closed());
+            entry.held += usize::from(first.is_some());
+            match entry.held == 0 && entry.waiting.is_empty() {
+                true => _ = groups.remove(&next),
+                false => entry.list(&next, order),
+            }
+            if let Some(sender) = first {
+                drop(guard);
+                // If the waiting task ended meanwhile, the returned place is given back in turn.
+                drop(sender.send(Place { places: self.clone(), group: next }));
+                return;
+            }
         }
-        state.groups.retain(|_, entry| entry.held > 0 || !entry.waiting.is_empty());
-        let order = |(name, entry): (&Arc<str>, &Group)| {
-            entry.waiting.front().map(|(number, _)| (entry.held, *number, name.clone()))
-        };
-        let Some((_, _, next)) = state.groups.iter().filter_map(order).min() else {
-            state.free += 1;
-            return;
-        };
-        let Some(entry) = state.groups.get_mut(&next) else { return };
-        let Some((_, sender)) = entry.waiting.pop_front() else { return };
-        entry.held += 1;
-        drop(state);
-        // If the waiting task ended meanwhile, the returned place is given back in turn.
-        drop(sender.send(Place { places: self.clone(), group: next }));
+        *free += 1;
     }
 }
 
@@ -136,6 +167,27 @@ mod tests {
         let last = got(&mut more[1]).expect("nothing else waits");
         drop((held, second, last, more));
         let state = places.0.lock();
-        assert_eq!((state.free, state.groups.len()), (3, 0), "none is lost");
+        assert_eq!((state.free, state.groups.len(), state.order.len()), (3, 0, 0), "none is lost");
+    }
+    /// Probes that are replaced while their group hangs leave no queue that grows for ever.
+    #[test]
+    fn tasks_that_end_while_they_wait_are_forgotten() {
+        let places = Places::new(1);
+        let group: Arc<str> = "group".into();
+        let held = got(&mut Box::pin(places.take(&group))).expect("a place is free");
+        let mut kept: Vec<_> = (0..3).map(|_| Box::pin(places.take(&group))).collect();
+        assert!(kept.iter_mut().all(|one| got(one).is_none()));
+        for _ in 0..10_000 {
+            assert!(got(&mut Box::pin(places.take(&group))).is_none());
+        }
+        let waiting = places.0.lock().groups[&group].waiting.len();
+        assert!(waiting <= 16, "{waiting}");
+        drop(held);
+        for one in &mut kept {
+            drop(got(one).expect("those that still wait get their turn, in order"));
+        }
+        drop(kept);
+        let state = places.0.lock();
+        assert_eq!((state.free, state.groups.len(), state.order.len()), (1, 0, 0));
     }
 }

@@ -342,3 +342,40 @@ async fn requests_are_as_the_check_says_and_bodies_are_read_as_far_as_needed() {
     let elsewhere = ask(&|http| http.url = "http://127.0.0.1:1/".to_owned()).await;
     assert_eq!(elsewhere.0, "NotGranted");
 }
+
+/// Headers of a check go to its own server, and nowhere else.
+#[tokio::test]
+async fn a_redirect_to_another_server_takes_no_headers_along() {
+    let other = server(vec!["echo", "echo"]).await;
+    let elsewhere = |status: &str, port: u16| {
+        let head = format!("HTTP/1.1 {status}\r\nlocation: http://127.0.0.1:{port}/there\r\ncontent-length: 0\r\n\r\n");
+        &*Box::leak(head.into_boxed_str())
+    };
+    let here = "HTTP/1.1 307 Temporary Redirect\r\nlocation: there\r\ncontent-length: 0\r\n\r\n";
+    let port =
+        server(vec![here, "echo", elsewhere("307 Temporary Redirect", other), elsewhere("302 Found", other)]).await;
+    let granted = [port, other].map(|port| HttpHost::try_from(format!("http://127.0.0.1:{port}")).unwrap());
+    let permit = Permit::of("p", Grants { http: granted.into(), ..Grants::default() });
+    let network = Network::new();
+    let echoed = async |body: &str| {
+        let headers = [("host", "web.example"), ("authorization", "Basic c2VjcmV0")];
+        let http = HttpProbe {
+            url: format!("http://127.0.0.1:{port}/up"),
+            method: "POST".into(),
+            headers: headers.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            body: body.to_owned(),
+            redirects: 1,
+            ..HttpProbe::default()
+        };
+        let read = Specification::read(WantedProbe { check: Some(WantedCheck::Http(http)), ..tcp("") }).unwrap();
+        let specification::Kind::Active { check, .. } = read.kind else { panic!() };
+        network.attempt(&check, &permit).await
+    };
+    let same = echoed("POST /there HTTP/1.1\r\nauthorization: Basic c2VjcmV0\r\nhost: web.example\r\n").await;
+    assert_eq!(same.reason, "Answered", "{}", same.message);
+    for method in ["POST", "GET"] {
+        let expected = format!("{method} /there HTTP/1.1\r\nhost: 127.0.0.1:{other}\r\nuser-agent: mortise-check\r\n");
+        let found = echoed(&expected).await;
+        assert_eq!(found.reason, "Answered", "{method}: {}", found.message);
+    }
+}

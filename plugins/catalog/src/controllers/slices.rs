@@ -4,6 +4,7 @@
 //! - The head's list, read from the store, decides which workloads belong to a slice; a slice that it does not list is
 //!   deleted. A change of the list wakes all slices of the service, so one that was computed from an earlier list is
 //!   computed again.
+//! - A change of the Service wakes all of its slices. The slices of one that loses its selector stay as they are.
 //! - A slice that cannot be stored is in the Service's status, and its last content stays.
 //!
 //! # Cost
@@ -39,10 +40,11 @@ pub(crate) static CONTROLLER: Controller<Slices> = Controller::new("slices", SLI
 
 pub(crate) struct Slices;
 
-/// Wakes no slice: a change of a Service comes with one of its head.
-#[allow(clippy::unnecessary_wraps, reason = "the signature of a mapper")]
-fn of_service(_: &Context<'_>, _: &Typed<Service>) -> Result<Vec<pb::Id>, Error> {
-    Ok(Vec::new())
+/// All slices of the service: another selector may leave its head as it is.
+pub(super) fn of_service(ctx: &Context<'_>, service: &Typed<Service>) -> Result<Vec<pb::Id>, Error> {
+    let tenancy = service.id().tenancy.clone().unwrap_or_default();
+    let layout = layout::cached(ctx, service.id())?;
+    Ok(layout.slices.iter().map(|slice| SLICE.id(&slice.slice, &tenancy)).collect())
 }
 
 /// All slices of the service.
@@ -80,6 +82,10 @@ impl Reconciler for Slices {
             let Some(service) = ctx.read::<Service>(&SERVICE.id(&service.name, &tenancy))? else { continue };
             if head.owner().is_none_or(|owner| owner.uid != service.id().uid) {
                 continue;
+            }
+            // The last computed endpoints stay, in slices as in the head, until a client writes others.
+            if service.data.selector.is_none() {
+                return Ok(Outcome::Done);
             }
             let slice = Slice { service: &service, head: &head, layout, number };
             return report(ctx, &service, &id.name, slice.update(ctx, id.clone(), stored));

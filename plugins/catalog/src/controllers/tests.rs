@@ -258,6 +258,38 @@ fn a_large_service_has_slices_and_a_change_writes_the_one_that_it_touches() {
     assert_eq!(world.list(SLICE), [], "empty slices go");
 }
 
+/// The head has the same workloads before and after, so it is not written.
+#[test]
+fn another_selector_reaches_slices_whose_head_stays() {
+    let world = World::new(&PLUGIN);
+    let all: Vec<_> = (0..52).map(numbered).collect();
+    for (number, name) in all.iter().enumerate() {
+        world.put(&workload(name, &format!("10.0.0.{number}"))).unwrap();
+    }
+    let named = |count: usize| {
+        let names = all.iter().take(count).cloned().collect();
+        service("web", Some(Selector { names, ..Selector::default() }))
+    };
+    world.put(&named(52)).unwrap();
+    settle_all(&world);
+    assert_eq!(parts(&world, "web").concat(), all);
+    let head = stored(&world, "web").unwrap();
+    world.put(&named(48)).unwrap();
+    settle_all(&world);
+    assert_eq!(parts(&world, "web").concat(), all[..48]);
+    assert_eq!(stored(&world, "web").unwrap().version(), head.version());
+    // A world wakes everything when it settles, so the mapper is asked: the change of the Service alone wakes the slices.
+    let changed = world.get::<Service>(&SERVICE.id("web", &World::tenancy())).unwrap();
+    let woken = super::slices::of_service(&world.context(), &changed).unwrap();
+    let woken: Vec<_> = woken.into_iter().map(|slice| slice.name).collect();
+    assert!(woken.len() >= 2 && woken.iter().eq(head.data.slices.iter().map(|range| &range.slice)), "{woken:?}");
+
+    // Without a selector the last computed endpoints stay, in each part.
+    world.put(&service("web", None)).unwrap();
+    settle_all(&world);
+    assert_eq!(parts(&world, "web").concat(), all[..48]);
+}
+
 #[test]
 fn bytes_bound_a_part_as_well() {
     let world = World::new(&PLUGIN);

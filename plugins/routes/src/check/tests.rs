@@ -11,7 +11,8 @@ const GOOD: &str = "# a comment; with { marks } of nginx's\n\
     location / {\n        return 404;\n    }\n}\n";
 
 fn judge(text: &str) -> Result<(), String> {
-    check(text, &|name| matches!(name, "mortise_a_b_c" | "mortise_a_b_d")).map_err(|error| error.to_string())
+    check(text, &|name| matches!(name, "mortise_a_b_c" | "mortise_a_b_d" | "$mortise_a_b_d"))
+        .map_err(|error| error.to_string())
 }
 
 /// The good text with one place of it changed.
@@ -115,4 +116,40 @@ fn nothing_is_smuggled_in() {
 fn faults_name_their_line() {
     assert_eq!(changed("return 404", "return 200"), Err("line 16: \"return 200\" is not allowed here".to_owned()));
     assert_eq!(changed("10.0.0.1:80", "10.0.0.1:80'"), Err("line 4: '\\'' is not allowed here".to_owned()));
+}
+
+#[test]
+fn splits_are_as_they_are_made_here() {
+    let split = |inner: &str| {
+        let block = format!("split_clients $request_id $mortise_a_b_d {{\n{inner}}}\n\nserver {{\n    listen");
+        changed("server {\n    listen", &block)
+    };
+    assert_eq!(split("    25.00% a.example:80;\n    * mortise_a_b_c;\n"), Ok(()));
+    for bad in [
+        "",
+        "    25.00% a.example:80;\n",
+        "    60.00% a.example:80;\n    60.00% b.example:80;\n    * mortise_a_b_c;\n",
+        "    * mortise_a_b_c;\n    * mortise_a_b_c;\n",
+        "    0.00% a.example:80;\n    * mortise_a_b_c;\n",
+        "    * 10.0.0.1:80;\n",
+        "    * $mortise_a_b_d;\n",
+        "    * $host;\n",
+        "    * unix:/run/x;\n",
+        "    * a.example:80/x;\n",
+        "    * mortise_a_b_x;\n",
+        "    * a.example:80; return 404;\n",
+    ] {
+        assert!(split(bad).is_err(), "{bad:?} passed");
+    }
+    for (from, to) in [
+        ("http://mortise_a_b_c", "http://$mortise_a_b_c"),
+        ("http://mortise_a_b_c", "http://$host"),
+        ("upstream mortise_a_b_c", "upstream $mortise_a_b_d"),
+        ("*.example.org;", "*.example.org;\n    resolver dns.example:53;"),
+        ("*.example.org;", "*.example.org;\n    resolver 10.0.0.1:53;\n    resolver 10.0.0.1:53;"),
+    ] {
+        assert!(changed(from, to).is_err(), "{to:?} passed");
+    }
+    assert_eq!(changed("http://mortise_a_b_c", "http://$mortise_a_b_d"), Ok(()));
+    assert_eq!(changed("*.example.org;", "*.example.org;\n    resolver 10.0.0.1:53;"), Ok(()));
 }

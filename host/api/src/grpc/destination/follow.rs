@@ -37,8 +37,9 @@ const SERVICE_PARTITION: &str = "default";
 /// Longest time for which a state may wait for the endpoints or slices that belong to it.
 pub(super) const SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// Most characters of a service's name in the names of its slices.
+/// Most characters of a service's name in the names of its slices, and characters of the hash behind it and a dash.
 const MAX_SLICE_PREFIX: usize = 54;
+const SLICE_SUFFIX_CHARACTERS: usize = 8;
 
 /// The parts of a service that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +145,7 @@ impl Following {
         let (kind, prefix) = match source {
             Source::Definition => (services(), name.clone()),
             Source::Endpoints => (service_endpoints(), name.clone()),
-            Source::Slices => (slices(), name.get(..MAX_SLICE_PREFIX).unwrap_or(name).to_owned()),
+            Source::Slices => (slices(), slice_prefix(name)),
         };
         let request = pb::WatchListRequest {
             r#type: Some(kind.to_pb()),
@@ -187,6 +188,10 @@ impl Following {
             }
             Source::Slices => {
                 let slice = resource.id.unwrap_or_default().name;
+                // Slices of services with longer names begin alike; they are not decoded.
+                if slice.len() != slice_prefix(&self.name.name).len() + SLICE_SUFFIX_CHARACTERS {
+                    return Ok(());
+                }
                 let of = EndpointSlice::decode(data.as_slice()).map_err(unreadable)?.service;
                 if is_there && of == self.name.name {
                     self.parts.slices.insert(slice, data.into());
@@ -228,6 +233,11 @@ impl Parts {
         }
         Snapshot { facts, parts }
     }
+}
+
+/// Beginning of the names of a service's slices.
+fn slice_prefix(service: &str) -> String {
+    format!("{}-", service.get(..MAX_SLICE_PREFIX).unwrap_or(service))
 }
 
 /// Whether the caller may read the endpoints of a service, existing or not.

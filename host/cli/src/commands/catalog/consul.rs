@@ -124,6 +124,9 @@ fn add(plan: &mut LoadPlan, place: &str, instance: CatalogService) {
     let Some(service) = resource_name(&instance.service_name) else {
         return plan.skip(place, "its ServiceName is missing or cannot be the name of a resource");
     };
+    if !plan.claim(&service, &instance.service_name, place) {
+        return;
+    }
     let id = if instance.service_id.is_empty() { &instance.service_name } else { &instance.service_id };
     // Ids are unique on one node only.
     let own = resource_name(id).filter(|name| !plan.workloads.contains_key(name));

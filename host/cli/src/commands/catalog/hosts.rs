@@ -42,10 +42,13 @@ pub(super) fn read(text: &str) -> LoadPlan {
             plan.skip(place, format!("{ip} is not the address of a host"));
             continue;
         }
-        let legal: BTreeMap<_, _> =
-            names.iter().filter_map(|name| resource_name(name).map(|legal| (*name, legal))).collect();
-        for name in names.iter().filter(|name| !legal.contains_key(*name)) {
-            plan.skip(place.clone(), format!("{name:?} cannot be the name of a resource"));
+        let mut legal = BTreeMap::new();
+        for name in &names {
+            match resource_name(name) {
+                None => plan.skip(place.clone(), format!("{name:?} cannot be the name of a resource")),
+                Some(own) if plan.claim(&own, name, &place) => _ = legal.insert(*name, own),
+                Some(_) => {}
+            }
         }
         let Some(host) = names.iter().find_map(|name| legal.get(name)) else { continue };
         let address = WorkloadAddress { host: ip.to_string(), ports: Vec::new() };
@@ -89,5 +92,21 @@ mod tests {
         assert_eq!(selected("www"), ["web1-lan"]);
         let places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect();
         assert_eq!(places, ["line 9", "line 10", "line 11"]);
+    }
+
+    #[test]
+    fn names_that_differ_in_marks_alone_do_not_become_one() {
+        let plan = read("192.0.2.1 a.b x\n192.0.2.2 a-b y\n192.0.2.3 A.B\n192.0.2.4 c a_b\n");
+        let addresses = |name: &str| plan.workloads[name].data.addresses.iter().map(|one| one.host.clone());
+        assert_eq!(addresses("a-b").collect::<Vec<_>>(), ["192.0.2.1", "192.0.2.3"]);
+        assert_eq!(addresses("y").collect::<Vec<_>>(), ["192.0.2.2"]);
+        let skipped: Vec<_> = plan.skipped.iter().map(|one| format!("{}: {}", one.place, one.reason)).collect();
+        assert_eq!(
+            skipped,
+            [
+                r#"line 2: "a-b" becomes "a-b", as "a.b" of line 1 does; rename one of them"#,
+                r#"line 4: "a_b" becomes "a-b", as "a.b" of line 1 does; rename one of them"#,
+            ]
+        );
     }
 }

@@ -42,11 +42,26 @@ pub(super) struct LoadPlan {
     pub(super) services: BTreeMap<String, FoundService>,
     pub(super) workloads: BTreeMap<String, FoundWorkload>,
     pub(super) skipped: Vec<Skipped>,
+    /// Names of the source in lower case and their places, by the names of resources that they became.
+    claims: BTreeMap<String, (String, String)>,
 }
 
 impl LoadPlan {
     pub(super) fn skip(&mut self, place: impl Into<String>, reason: impl Into<String>) {
         self.skipped.push(Skipped { place: place.into(), reason: reason.into() });
+    }
+
+    /// Takes the name of a resource for a name of the source. Another one that differs in marks alone is left out, with a note:
+    /// both would become one resource.
+    pub(super) fn claim(&mut self, name: &str, of: &str, place: &str) -> bool {
+        let of = of.to_lowercase();
+        let claim = self.claims.entry(name.to_owned()).or_insert_with(|| (of.clone(), place.to_owned()));
+        if claim.0 == of {
+            return true;
+        }
+        let (other, at) = claim.clone();
+        self.skip(place, format!("{of:?} becomes {name:?}, as {other:?} of {at} does; rename one of them"));
+        false
     }
 
     /// Adds a workload, unless its name is taken.

@@ -40,6 +40,24 @@ enum Output {
     Json,
 }
 
+/// The last message of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    State,
+    /// The service does not exist.
+    Absence,
+}
+
+impl Shown {
+    fn of(update: &Update) -> Self {
+        match &update.update {
+            Some(update::Update::NoEndpoints(none)) if !none.exists => Self::Absence,
+            _ => Self::State,
+        }
+    }
+}
+
 /// Arguments of `catalog watch`.
 #[derive(Debug, Args)]
 pub(super) struct Watch {
@@ -51,7 +69,7 @@ pub(super) struct Watch {
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Output,
-    /// Ends after the first message, which is the whole state
+    /// Ends after the first message, which is the whole state; with exit code 1 if the service does not exist
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -76,9 +94,9 @@ impl Watch {
         loop {
             let result = self.follow(&session, &path, &ui).await?;
             if self.once {
-                return Ok(Exit::Done);
+                return Ok(if result == Shown::Absence { Exit::Failed } else { Exit::Done });
             }
-            if result {
+            if result != Shown::Nothing {
                 waits.reset();
             }
             ui.warn(&format!("the stream about {path} ended; opening it again"));
@@ -86,30 +104,30 @@ impl Watch {
         }
     }
 
-    /// Prints a stream to its end; returns whether a message came.
-    async fn follow(&self, session: &Session, path: &str, ui: &Ui) -> Result<bool, CliError> {
+    /// Prints a stream to its end.
+    async fn follow(&self, session: &Session, path: &str, ui: &Ui) -> Result<Shown, CliError> {
         let mut client = LinkerdDestinationClient::new(session.channel());
         let request = GetDestination { scheme: "k8s".into(), path: path.to_owned(), ..GetDestination::default() };
         let mut stream = session.call(path, async { client.get(request).await }).await?;
-        let mut is_shown = false;
+        let mut shown = Shown::Nothing;
         loop {
-            let update = if is_shown {
+            let update = if shown != Shown::Nothing {
                 match stream.message().await {
                     Ok(Some(update)) => update,
-                    Ok(None) => return Ok(is_shown),
-                    Err(status) if status.code() == tonic::Code::Unavailable => return Ok(is_shown),
+                    Ok(None) => return Ok(shown),
+                    Err(status) if status.code() == tonic::Code::Unavailable => return Ok(shown),
                     Err(status) => return Err(CliError::rpc(path, &status)),
                 }
             } else {
                 match session.next(path, &mut stream).await? {
                     Some(update) => update,
-                    None => return Ok(is_shown),
+                    None => return Ok(shown),
                 }
             };
-            is_shown = true;
+            shown = Shown::of(&update);
             self.print(&update, ui)?;
             if self.once {
-                return Ok(is_shown);
+                return Ok(shown);
             }
         }
     }
