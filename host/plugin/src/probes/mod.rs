@@ -143,7 +143,7 @@ impl Probes {
                 stored: probe.stored.as_ref().map(|status| task::Found::of(status, &probe.condition)),
             };
             let key = probe.key.clone();
-            let specification = Specification::read(probe).map_err(|text| invalid(&format!("{key:?}: {text}")))?;
+            let specification = Specification::read(probe).map_err(|fault| invalid(&format!("{key:?}: {fault}")))?;
             if specified.insert(key.clone(), (Arc::new(specification), known)).is_some() {
                 return Err(invalid(&format!("{key:?} is a duplicate")));
             }

@@ -18,6 +18,31 @@ const MAX_REDIRECTS: u32 = 10;
 const MAX_KEY_BYTES: usize = 256;
 const MAX_CHECK_BYTES: usize = 128 << 10;
 
+/// The fault of a probe, with its rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SpecificationFault {
+    #[error("a probe needs a key of at most {MAX_KEY_BYTES} bytes and a condition")]
+    Key,
+    #[error("a probe has at most {MAX_CHECK_BYTES} bytes, got {0}")]
+    Size(usize),
+    #[error("a threshold is at most {MAX_THRESHOLD}, got {0}")]
+    Threshold(u32),
+    #[error("a probe needs one of report, http, tcp and grpc")]
+    NoCheck,
+    #[error("{0:?} is not a URL")]
+    Url(String),
+    #[error("{0:?} is not a method")]
+    Method(String),
+    #[error("{0:?} is not a header with a value of visible characters")]
+    Header(String),
+    #[error("at most {MAX_REDIRECTS} redirects are followed, got {0}")]
+    Redirects(u32),
+    #[error("a port is a number from 1 to 65535, got {0}")]
+    Port(u32),
+    #[error("{subject} is {least:?} to {most:?}, got {time:?}")]
+    Time { subject: &'static str, least: Duration, most: Duration, time: Duration },
+}
+
 /// A checked probe.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Specification {
@@ -80,20 +105,23 @@ impl Specification {
         matches!(self.kind, Kind::Report(_))
     }
 
-    /// Reads a probe; the error is the fault and the rule.
-    pub(super) fn read(wanted: Wanted) -> Result<Self, String> {
+    /// Reads a probe.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub(super) fn read(wanted: Wanted) -> Result<Self, SpecificationFault> {
         let size = prost::Message::encoded_len(&wanted);
         if wanted.key.is_empty() || wanted.key.len() > MAX_KEY_BYTES || wanted.condition.is_empty() {
-            return Err(format!("a probe needs a key of at most {MAX_KEY_BYTES} bytes and a condition"));
+            return Err(SpecificationFault::Key);
         }
         if size > MAX_CHECK_BYTES {
-            return Err(format!("a probe has at most {MAX_CHECK_BYTES} bytes, got {size}"));
+            return Err(SpecificationFault::Size(size));
         }
         let threshold = |count: u32| match count {
             0..=MAX_THRESHOLD => Ok(count.max(1)),
-            _ => Err(format!("a threshold is at most {MAX_THRESHOLD}, got {count}")),
+            _ => Err(SpecificationFault::Threshold(count)),
         };
-        let check = match wanted.check.ok_or("a probe needs one of report, http, tcp and grpc")? {
+        let check = match wanted.check.ok_or(SpecificationFault::NoCheck)? {
             WantedCheck::Report(time) => {
                 let kind = Kind::Report(within("a report", Some(&time), INTERVAL_BOUNDS)?);
                 return Self::of(
@@ -104,17 +132,17 @@ impl Specification {
                 );
             }
             WantedCheck::Http(http) => Check::Http(Box::new(HttpCheck {
-                url: http.url.parse().map_err(|_| format!("{:?} is not a URL", http.url))?,
+                url: http.url.parse().map_err(|_| SpecificationFault::Url(http.url.clone()))?,
                 method: match http.method.as_str() {
                     "" => http::Method::GET,
-                    method => method.parse().map_err(|_| format!("{method:?} is not a method"))?,
+                    method => method.parse().map_err(|_| SpecificationFault::Method(method.to_owned()))?,
                 },
                 headers: headers(http.headers)?,
                 statuses: http.statuses,
                 body: http.body,
                 redirects: match http.redirects {
                     count @ 0..=MAX_REDIRECTS => count,
-                    count => return Err(format!("at most {MAX_REDIRECTS} redirects are followed, got {count}")),
+                    count => return Err(SpecificationFault::Redirects(count)),
                 },
                 tls: http.tls.unwrap_or_default(),
             })),
@@ -140,7 +168,7 @@ impl Specification {
         condition: &str,
         thresholds: Thresholds,
         delete_after: Option<prost_types::Duration>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, SpecificationFault> {
         let delete_after =
             delete_after.map(|time| within("the time until a deletion", Some(&time), INTERVAL_BOUNDS)).transpose()?;
         Ok(Self { condition: condition.to_owned(), kind, thresholds, delete_after })
@@ -148,28 +176,27 @@ impl Specification {
 }
 
 fn within(
-    what: &str,
+    subject: &'static str,
     time: Option<&prost_types::Duration>,
     (least, most): (Duration, Duration),
-) -> Result<Duration, String> {
+) -> Result<Duration, SpecificationFault> {
     let time = time.and_then(|time| Duration::try_from(*time).ok()).unwrap_or_default();
     match (least..=most).contains(&time) {
         true => Ok(time),
-        false => Err(format!("{what} is {least:?} to {most:?}, got {time:?}")),
+        false => Err(SpecificationFault::Time { subject, least, most, time }),
     }
 }
 
-fn port(port: u32) -> Result<u16, String> {
+fn port(port: u32) -> Result<u16, SpecificationFault> {
     let fits = u16::try_from(port).ok().filter(|port| *port > 0);
-    fits.ok_or_else(|| format!("a port is a number from 1 to 65535, got {port}"))
+    fits.ok_or(SpecificationFault::Port(port))
 }
 
-fn headers(given: std::collections::BTreeMap<String, String>) -> Result<http::HeaderMap, String> {
+fn headers(given: std::collections::BTreeMap<String, String>) -> Result<http::HeaderMap, SpecificationFault> {
     let mut headers = http::HeaderMap::new();
     for (name, value) in given {
-        let bad = || format!("{name:?} is not a header with a value of visible characters");
         let parsed = (name.parse::<http::HeaderName>(), value.parse::<http::HeaderValue>());
-        let (Ok(header), Ok(value)) = parsed else { return Err(bad()) };
+        let (Ok(header), Ok(value)) = parsed else { return Err(SpecificationFault::Header(name)) };
         headers.insert(header, value);
     }
     Ok(headers)
