@@ -121,6 +121,18 @@ fn every_unusable_rule_fails_closed() {
     assert_eq!(access.policy_faults(), ["policy p: the stored policy cannot be read; write it again"]);
 }
 
+/// A write of one is refused; earlier releases took it.
+#[test]
+fn a_stored_secret_of_two_tokens_holds_for_neither() {
+    let access = access(&[], &[("one", &[GLOBAL_MANAGEMENT])]);
+    let same = data::Token { secret_sha256: hash_secret("one").to_vec(), ..data::Token::default() };
+    assert!(access.takes_secret("two", &same) && !access.takes_secret("one", &same));
+    access.put_token(&stored("two", &same));
+    assert!(access.identity_for_secret("one").is_err() && !access.takes_secret("two", &same));
+    access.remove_token("two");
+    assert!(access.identity_for_secret("one").is_ok());
+}
+
 #[test]
 fn settings_that_name_no_policy_are_known() {
     let policies = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
