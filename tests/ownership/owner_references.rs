@@ -8,7 +8,7 @@ use mortise_test_guests::Node;
 
 use crate::{
     ownership::references::{NODE, node, setup},
-    support::{Server, Setup, decoded, eventually, gvk, id, is_gone, refusal, resource, tenancy, until_gone},
+    support::{Server, Setup, decoded, eventually, gvk, id, is_gone, resource, tenancy, until_gone},
 };
 
 fn quick() -> Setup {
@@ -120,22 +120,6 @@ async fn an_entry_that_changes_is_looked_at_again() {
     assert_eq!(checks(&server).await, 0);
     server.write(dependent("d", vec![OwnerReference { requires_owner_reference: true, ..owner("o") }])).await.unwrap();
     eventually("it never held", async || owners(&server, "d").await.is_empty()).await;
-}
-
-#[tokio::test]
-async fn an_owner_has_one_entry() {
-    let server = patient().start().await;
-    let other = |name: &str| OwnerReference { kind: "references.v1.Node".into(), ..owner(name) };
-    let uid = OwnerReference { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..owner("o") };
-    for twin in [other("o"), owner("default/o"), owner("default/default/o"), uid] {
-        let (code, message) = refusal(server.write(dependent("d", vec![owner("p"), owner("o"), twin])).await);
-        assert_eq!(code, tonic::Code::InvalidArgument);
-        assert!(message.contains("owner_references[1].name names the owner of meta.owner_references[2]"), "{message}");
-    }
-    server.write(dependent("d", vec![owner("p"), owner("o")])).await.unwrap();
-    let refused = server.write(dependent("d", vec![owner("p"), owner("o"), other("o")])).await;
-    assert_eq!(refused.unwrap_err().code(), tonic::Code::InvalidArgument, "another form of a stored entry");
-    server.write(dependent("d", vec![owner("p"), other("o")])).await.unwrap();
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use mortise_resource::{
 };
 use mortise_store::{Consistency, StoreError};
 
-use super::records::{owner_of, owner_place, target_key};
+use super::records::{owner_place, target_key};
 use crate::{
     call::store_fault::store_fault,
     core::{Core, ids::tenancy_of},
@@ -71,18 +71,9 @@ pub(super) async fn check(
     stored: Option<&pb::Resource>,
 ) -> Result<(), Error> {
     let holder = resource.id.as_ref().map(tenancy_of).cloned().unwrap_or_default();
-    let mut owners = None::<Vec<_>>;
     for (index, entry) in added(resource, stored) {
         let checked = check_one(registry, kind, &holder, entry);
         checked.map_err(|(field, fault)| refused(index, field, fault))?;
-        // An owner has one record, and so one entry.
-        let all = resource.meta.iter().flat_map(|meta| &meta.owner_references);
-        let owners = owners.get_or_insert_with(|| all.map(|entry| owner_of(registry, entry, &holder)).collect());
-        let owner = owners.get(index);
-        if let Some(twin) = (0..owners.len()).find(|twin| *twin != index && owners.get(*twin) == owner) {
-            let fault = format!("names the owner of meta.owner_references[{twin}] again; leave one entry for it");
-            return Err(refused(index, "name", fault));
-        }
         if let Some(here) = core.region()
             && !entry.region.is_empty()
             && entry.region != here
