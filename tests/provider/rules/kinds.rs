@@ -38,7 +38,7 @@ async fn writes_only(core: &mut Core, other: &mut Core, name: &str, field: &str,
     Some(made.state.get("data").get(field).is_null() && theirs.state.get("data").get(field) == value)
 }
 
-/// What works for a field: create, a clean plan, drift, an unknown value, import.
+/// Tries a field in a create, a clean plan, a drift, an unknown value and an import.
 async fn results(core: &mut Core, other: &mut Core, name: &str, field: &str, value: &Value) -> [bool; 5] {
     let with = core.config(EVERYTHING, name, &[(field, value.clone())]);
     let without = core.config(EVERYTHING, name, &[]);

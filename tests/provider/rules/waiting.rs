@@ -81,8 +81,8 @@ async fn a_wait_fails_where_another_client_changes_what_was_applied() {
     assert_eq!(state.get("data").get("text"), &text("Mine"), "what was written is not lost");
 }
 
-/// What another client wrote during a wait beside the configured values is not overwritten unseen by the next update,
-/// even if core does not refresh.
+/// The next update does not overwrite unseen the values that another client wrote during a wait, even if core does not
+/// refresh.
 #[tokio::test]
 async fn a_wait_keeps_the_generation_of_the_data_that_it_returns() {
     let (server, mut core) = attached().await;

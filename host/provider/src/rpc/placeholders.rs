@@ -15,7 +15,7 @@ pub(super) fn prior_value(_: &Shape, prior: &Value) -> Value {
     if prior.is_wholly_known() { prior.clone() } else { Value::Null }
 }
 
-/// No value in place of a prior one, and a made-up value in place of none.
+/// Returns null in place of a prior value, and a made-up value where there was none.
 pub(super) fn other_value(shape: &Shape, prior: &Value) -> Value {
     // A message may not tell a zero from an absent value.
     let is_none = !prior.is_wholly_known() || are_equal(shape, Presence::Implicit, prior, &Value::Null);

@@ -65,7 +65,7 @@ impl<'s> ShownPlan<'s> {
         Ok(shown.answer)
     }
 
-    /// Adds a step. Returns false if there is no space for it.
+    /// Adds a step. Returns false if the plan is full.
     async fn show(&mut self, step: OutlookStep) -> Result<bool, Error> {
         let OutlookStep { action, resource, because, holds } = step;
         if !is_readable(self.registry, self.caller, &resource).await {

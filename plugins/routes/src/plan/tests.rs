@@ -128,7 +128,7 @@ fn what_the_rules_refuse_keeps_what_it_had() {
     assert!(has_server(text(&steps, 1)) && text(&steps, 0).is_empty(), "what was is no better: it is out");
 }
 
-/// With a resolver a host name is outside of the upstream block, and its variable is there for as long as it is used.
+/// A resolver moves host names out of the upstream block; a variable exists for as long as a location uses it.
 #[test]
 fn names_are_looked_up_for_each_request() {
     let routes = || [route("head", 1, "/", "10.0.0.1:80"), route("by-name", 2, "/api", "app.example:80")];
