@@ -49,6 +49,7 @@ const ELSEWHERE: [(&str, &[&str]); 7] = [
         "its owner may not read or change it, which holds nobody back who may do everything",
         &[
             "cannot read the directory",
+            "cannot set the mode of",
             "the work is done, but other users may read …: …",
             "change its owner, or take the permissions of others: chmod -R go= DIR",
         ],

@@ -45,8 +45,13 @@ async fn a_peer_that_comes_back_empty_is_stopped_until_an_operator_accepts_it() 
     for _ in 0..2 {
         world.condition("us", "eu", "Accepted", "OtherStore").await;
         world.condition("us", "eu", "Current", "Stopped").await;
-        let peer = world.peer("us", "eu").await;
-        assert_eq!((peer.state(), &peer.store_id), (PeerState::Stopped, &before));
+        // After the restart the stored conditions are true before the peer was asked.
+        let peer = until("the peer is stopped", async || {
+            let peer = world.peer("us", "eu").await;
+            if peer.state() == PeerState::Stopped { Ok(peer) } else { Err(peer) }
+        })
+        .await;
+        assert_eq!(peer.store_id, before);
         assert!(peer.stopped.contains("mortise regions accept eu"), "{}", peer.stopped);
         for id in ids.iter().chain([&child]) {
             assert!(!is_gone(world.at("us"), id).await, "{} stays", id.name);
