@@ -50,7 +50,7 @@ mod tests {
             assert!(!text(path).is_empty(), "{path}");
         }
         let size: usize = FILES.iter().map(|(_, content)| content.len()).sum();
-        assert!((100 << 10..800 << 10).contains(&size), "{size} bytes");
+        assert!((100 << 10..900 << 10).contains(&size), "{size} bytes");
         assert!(FILES.iter().all(|(path, _)| !path.starts_with("plugins/sdk/tests") && !path.contains("demo")));
     }
 

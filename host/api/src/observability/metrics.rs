@@ -180,6 +180,10 @@ pub const ALL: &[Metric] = table! {
         "Log lines dropped because a request or a second had too many.";
     Gauge mortise_plugin_memory_peak_bytes(plugin)
         "Largest linear memory of one instance since the plugin was loaded.";
+    Counter mortise_plugin_probe_attempts_total(plugin, kind, outcome)
+        "Attempts of checks that the host performs for controllers, by kind (http, tcp, grpc) and outcome (passing, failing).";
+    Gauge mortise_plugin_probes(plugin)
+        "Checks that the host performs for controllers, reports of clients included.";
     Gauge mortise_plugin_quarantine_state(plugin, hook)
         "State of a hook: 0 healthy, 1 on probation, 2 quarantined.";
     Counter mortise_plugin_refused_total(plugin, hook)

@@ -82,7 +82,7 @@ fn what_is_accepted_means_this() {
         (r#"a = {"k" {"l": 1}}"#, r#"a={"k":{"l":1}}"#),
         ("a = {}", "a={}"),
         ("a = NULL", "a=NULL"),
-        ("a != NULL", "a!=NULL"),
+        ("a != NULL", "a not=NULL"),
         ("a IS NULL", "a null"),
         ("a is not nan", "a not nan"),
         ("a = 1 -- comment", "a=1"),
