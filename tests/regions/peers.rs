@@ -64,7 +64,7 @@ async fn a_peer_that_comes_back_empty_is_stopped_until_an_operator_accepts_it() 
         world.kill("us").await;
         world.restart("us").await;
     }
-    world.condition("us", "eu", "Accepted", "OtherStore").await;
+    // The peer may not have answered yet; the call waits for it.
     assert!(world.accept("us", "eu").await.unwrap());
     for id in &ids {
         eventually("the replica of the lost resource is gone", async || is_gone(world.at("us"), id).await).await;
@@ -74,6 +74,17 @@ async fn a_peer_that_comes_back_empty_is_stopped_until_an_operator_accepts_it() 
     assert_ne!(world.peer("us", "eu").await.store_id, before);
     let new = id_of(&world.at("eu").write(regional_thing("Thing", "new", "eu", 1)).await.unwrap());
     world.copied(&new, "eu", "us").await;
+}
+
+#[tokio::test]
+async fn a_peer_without_an_answer_since_the_start_is_not_accepted() {
+    let mut world = Servers::start(&EU_US, &policy(&EU_US, "eu", &[]), &[]).await;
+    world.kill("us").await;
+    world.kill("eu").await;
+    world.restart("us").await;
+    let refused = world.accept("us", "eu").await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(refused.message().contains("has not answered since"), "{}", refused.message());
 }
 
 #[tokio::test]

@@ -9,11 +9,19 @@
 //! A peer of a release without identities is followed as long as no store is bound to its name; only the limit of
 //! removals protects its replicas then.
 
+use std::time::Duration;
+
 use mortise_resource::{Code, Error, data::IdentifyResponse};
 use mortise_service::{AcceptedStore, OwnerStore, ResourceService};
-use tokio::sync::{Mutex, watch};
+use tokio::{
+    sync::{Mutex, watch},
+    time::timeout,
+};
 
 use crate::error::FollowError;
+
+/// The longest wait of an operator for the first answer of a peer after a start.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reason why nothing is taken from a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -191,12 +199,13 @@ impl PeerTrust {
     }
 
     /// Binds the store that answers now, and allows the removals of the next snapshots. Returns its id, and whether the
-    /// peer was stopped; only then anything changes.
+    /// peer was stopped; only then anything changes. After a start it waits for the peer's first answer.
     ///
     /// # Errors
-    /// `FailedPrecondition`: the server is of another region, or its store is not the expected one. Faults of the store
-    /// here.
+    /// `Unavailable`: the peer did not answer since the start. `FailedPrecondition`: the server is of another region, or
+    /// its store is not the expected one. Faults of the store here.
     pub(crate) async fn accept(&self, service: &ResourceService, expected: &str) -> Result<(String, bool), Error> {
+        self.answered().await?;
         let _binding = self.binding.lock().await;
         let Trust { identity, stop, .. } = self.state();
         let refused = |text: String| Err(Error::new(Code::FailedPrecondition, text));
@@ -216,6 +225,25 @@ impl PeerTrust {
         self.bind(service, AcceptedStore { id: found.clone(), accepts_removals: true }).await?;
         self.state.send_modify(|trust| trust.stop = None);
         Ok((found, true))
+    }
+
+    /// Resolves once the peer has answered, or is stopped.
+    ///
+    /// # Errors
+    /// `Unavailable` after [`FIRST_ANSWER_TIMEOUT`].
+    async fn answered(&self) -> Result<(), Error> {
+        let mut state = self.state.subscribe();
+        let is_known = |trust: &Trust| trust.identity.is_some() || trust.is_older || trust.stop.is_some();
+        match timeout(FIRST_ANSWER_TIMEOUT, state.wait_for(is_known)).await {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let text = format!(
+                    "region {:?} has not answered since this server's start; try again once mortise regions shows it",
+                    self.peer
+                );
+                Err(Error::new(Code::Unavailable, text))
+            }
+        }
     }
 
     /// Ends the permission for removals, once the replicas are current.
