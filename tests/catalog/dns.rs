@@ -411,8 +411,8 @@ async fn a_flood_of_queries_leaves_others_their_turn() {
     assert_eq!(tcp(dns, &[query("web.default.svc.cluster.local.", RecordType::A)]).await[0].answers.len(), 2);
 }
 
-/// Connections that ask for large answers and read none of them: UDP is answered meanwhile, and another connection takes
-/// the place of one of them.
+/// Connections that ask for large answers and read none of them: UDP is answered meanwhile, and another connection
+/// takes the place of one of them.
 #[tokio::test]
 async fn large_answers_that_are_not_read_leave_others_their_turn() {
     let setup = Setup::new().env("MORTISE_DNS_CONCURRENT_QUERIES", 2);

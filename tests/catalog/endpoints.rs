@@ -154,8 +154,8 @@ async fn turns(watch: &mut Watch, passing: bool) {
     }
 }
 
-/// A client cannot report to a stopped server. So a stop that is longer than the `ttl` fails no check: each gets its time
-/// once more, and fails then.
+/// A client cannot report to a stopped server. So a stop that is longer than the `ttl` fails no check: each gets its
+/// time once more, and fails then.
 #[tokio::test]
 async fn a_process_that_was_stopped_gives_clients_the_time_to_report() {
     const TTL: Duration = Duration::from_secs(3);

@@ -1,5 +1,5 @@
-//! Output without a reader, on a full disk, and unread: a command ends with a code of docs/cli.md, never by a panic, and
-//! at Ctrl-C.
+//! Output without a reader, on a full disk, and unread: a command ends with a code of docs/cli.md, never by a panic,
+//! and at Ctrl-C.
 
 use std::{fs::OpenOptions, io::Read as _, process::Stdio};
 

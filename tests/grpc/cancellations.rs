@@ -58,8 +58,8 @@ async fn calls_that_are_given_up_at_once_do_not_end_the_connection() {
     still_shows(&server, &mut connection, watch).await;
 }
 
-/// DATA and trailers behind RST_STREAM, of a call that the server has ended by its own deadline, concern this call alone.
-/// HTTP/2 remembers the first 50 such streams for a second, and has forgotten the others.
+/// DATA and trailers behind RST_STREAM, of a call that the server has ended by its own deadline, concern this call
+/// alone. HTTP/2 remembers the first 50 such streams for a second, and has forgotten the others.
 #[tokio::test]
 async fn bytes_behind_the_end_of_a_call_do_not_end_the_connection() {
     let server = Server::start().await;

@@ -76,7 +76,8 @@ async fn connections_are_bounded() {
     eventually("there is room again", async || serves(&server).await).await;
 }
 
-/// C-core (Python, C++) and grpc-java send the path of the socket, percent-encoded or not; others `localhost`, or nothing.
+/// C-core (Python, C++) and grpc-java send the path of the socket, percent-encoded or not; others `localhost`, or
+/// nothing.
 #[tokio::test]
 async fn a_unix_socket_takes_every_authority_of_its_clients() {
     let server = Server::start().await;

@@ -1,4 +1,5 @@
-//! The server from start to end: signals, kills, restarts, kept data and its lock; and a plugin crate of another author.
+//! The server from start to end: signals, kills, restarts, kept data and its lock; and a plugin crate of another
+//! author.
 
 use std::{
     collections::BTreeMap,

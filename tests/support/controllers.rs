@@ -40,8 +40,8 @@ pub async fn report_until(
     .await
 }
 
-/// Waits until a controller had nothing to do at ten looks in a row, and returns its reconciles so far. The server answers
-/// each look, so a slow one gets more time.
+/// Waits until a controller had nothing to do at ten looks in a row, and returns its reconciles so far. The server
+/// answers each look, so a slow one gets more time.
 pub async fn idle(server: &Server, name: &str) -> u64 {
     let mut looks = Vec::new();
     until(name, async || {

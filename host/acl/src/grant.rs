@@ -1,8 +1,8 @@
 //! Comparison of the rules that a write would grant with those that its caller holds.
 //!
 //! Held rules must allow everything that the granted ones allow, and granted rules must deny everything that the held
-//! ones deny. Both are true of a union of rules if they are true of each, so a policy is compared by itself, without the
-//! other policies of its tokens.
+//! ones deny. Both are true of a union of rules if they are true of each, so a policy is compared by itself, without
+//! the other policies of its tokens.
 //!
 //! Rules by area and name are compared exactly. A rule by type and place is taken apart into its types, verbs, places
 //! and names; each of these must be within one held rule, as in Kubernetes. So a caller whose two rules only together
@@ -121,7 +121,8 @@ impl<'r> Part<'r> {
             let named = units.iter().filter(move |_| !is_all).map(|unit| Some(&**unit));
             named.chain(is_all.then_some(None))
         };
-        // The question for a list names no resource: each rule that allows fits it, and so does one that denies all names.
+        // The question for a list names no resource: each rule that allows fits it, and so does one that denies all
+        // names.
         let is_list = verb == Verb::List;
         let is_all = rule.fits_all_names() || (is_list && !rule.deny);
         let has_names = !is_all && !is_list;
@@ -327,8 +328,8 @@ fn check_areas(sets: &[&RuleSet], steps: &Steps, is_right: impl Fn(&[u8]) -> boo
     Ok(())
 }
 
-/// Checks that a caller with `held` may turn a set of rules that is in use from `before` into `after`. `removed` are the
-/// allowing counterparts of the rules that no longer deny; what the change adds is checked by itself ([`check`]).
+/// Checks that a caller with `held` may turn a set of rules that is in use from `before` into `after`. `removed` are
+/// the allowing counterparts of the rules that no longer deny; what the change adds is checked by itself ([`check`]).
 pub(crate) fn check_change(
     removed: &RuleSet,
     before: &RuleSet,

@@ -44,8 +44,8 @@ impl Access {
         grant::check(&given, &held)
     }
 
-    /// Checks that a caller holds what a policy grants, and what the callers with the policy gain because it denies less
-    /// than before. `None` stands for a policy that does not exist.
+    /// Checks that a caller holds what a policy grants, and what the callers with the policy gain because it denies
+    /// less than before. `None` stands for a policy that does not exist.
     ///
     /// # Errors
     /// The caller lacks a permission.

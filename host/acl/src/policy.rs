@@ -1,8 +1,8 @@
 //! A policy, read from its resource: rules by area and name, and rules by type and place.
 //!
 //! Rules by area are Consul's: HCL, or the same as YAML or JSON (a map from areas to a level, or to a map of names to
-//! `{policy: LEVEL}`). The suffix `_prefix` makes the names prefixes. A policy with an unknown word is refused when it is
-//! written. A stored one, of an earlier release, is loaded without the rules that allow: see [`Policy::load`].
+//! `{policy: LEVEL}`). The suffix `_prefix` makes the names prefixes. A policy with an unknown word is refused when it
+//! is written. A stored one, of an earlier release, is loaded without the rules that allow: see [`Policy::load`].
 
 use std::collections::BTreeMap;
 

@@ -42,8 +42,8 @@ impl Requirement {
         self == Self::Permission("operator:write")
     }
 
-    /// Whether a gRPC method has a single answer that reports a change. That answer arrives even if the change takes the
-    /// caller's rights, as a deletion of its own token does.
+    /// Whether a gRPC method has a single answer that reports a change. That answer arrives even if the change takes
+    /// the caller's rights, as a deletion of its own token does.
     pub(crate) fn reports_change(path: &str) -> bool {
         let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
             return false;

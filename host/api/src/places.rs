@@ -1,22 +1,22 @@
-//! The places for connections of a port: their number, shared by address, and the connections that make room. Uploads of
-//! plugins have such places, too, shared by caller.
+//! The places for connections of a port: their number, shared by address, and the connections that make room. Uploads
+//! of plugins have such places, too, shared by caller.
 //!
 //! # Contract
 //! An address has at most seven eighths of all places. At a bound, a new connection takes the place of another one, the
 //! first of these:
 //!
-//! 1. An idle one, a connection without a running call: of the address with the most connections, the one without a call
-//!    for longest, and rather one whose callers have not authenticated. An address gives way only to an address with at
-//!    least two connections less, or to itself after [`IDLE_TIME`].
-//! 2. A busy one of the address with the most connections, the newest of them, if that address has at least two more than
-//!    the new connection's. So no two addresses replace each other in turns.
+//! 1. An idle one, a connection without a running call: of the address with the most connections, the one without a
+//!    call for longest, and rather one whose callers have not authenticated. An address gives way only to an address
+//!    with at least two connections less, or to itself after [`IDLE_TIME`].
+//! 2. A busy one of the address with the most connections, the newest of them, if that address has at least two more
+//!    than the new connection's. So no two addresses replace each other in turns.
 //! 3. An idle one of an address with one connection more.
-//! 4. Where callers have credentials: the newest of the connections that have had [`IDLE_TIME`] to authenticate and have
-//!    not, once these have more than three quarters of all places. So a caller with credentials gets in beside any number
-//!    of addresses without.
+//! 4. Where callers have credentials: the newest of the connections that have had [`IDLE_TIME`] to authenticate and
+//!    have not, once these have more than three quarters of all places. So a caller with credentials gets in beside any
+//!    number of addresses without.
 //!
-//! Busy connections with authenticated callers stay while they have no more than a quarter of all places. Without such a
-//! connection the new one is refused.
+//! Busy connections with authenticated callers stay while they have no more than a quarter of all places. Without such
+//! a connection the new one is refused.
 //!
 //! The owner of a place ends the connection that has to leave ([`Usage::poll_leave`]), a busy one with its calls
 //! ([`Usage::ends_calls`]); its place is free at once. At most [`MAX_LEAVING`] connections are on their way out.
@@ -48,8 +48,8 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 /// the places, so an address that has them all still gets answers to its other requests.
 const RESERVED_PART: usize = 8;
 
-/// Part of all places, one of this number, that connections without an authenticated caller hold only for as long as they
-/// may authenticate. Busy connections with one keep as many.
+/// Part of all places, one of this number, that connections without an authenticated caller hold only for as long as
+/// they may authenticate. Busy connections with one keep as many.
 const KNOWN_PART: usize = 4;
 
 /// Most connections that have to leave and have not yet.
@@ -204,8 +204,8 @@ impl State {
         self.open.values().filter(|open| open.is_known()).count()
     }
 
-    /// Chooses the idle connection that makes room: of the newcomer's own address, or of one that has `more` connections
-    /// more.
+    /// Chooses the idle connection that makes room: of the newcomer's own address, or of one that has `more`
+    /// connections more.
     fn idle_to_leave(&self, newcomer: &Newcomer, more: Option<usize>) -> Option<u64> {
         let candidates = self.open.iter().filter_map(|(number, open)| {
             let idle = open.usage.idle_for(newcomer.now)?;

@@ -1,5 +1,5 @@
-//! The ports before they are served: addresses are reserved at the start of the process, so that a wrong one is found at
-//! once, and open when the server is ready. In between clients are refused at once, and try again by themselves.
+//! The ports before they are served: addresses are reserved at the start of the process, so that a wrong one is found
+//! at once, and open when the server is ready. In between clients are refused at once, and try again by themselves.
 
 use std::{io, net::SocketAddr, sync::Arc};
 

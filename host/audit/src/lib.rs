@@ -22,9 +22,9 @@
 //! larger than a file gets a file of its own. Only their owner can read them (mode 0600, the directory 0700).
 //!
 //! # Cost
-//! About two microseconds for a record; in the writer's thread half a microsecond for its link in the chain, and a look at
-//! the file's name and a write for each batch: the records of 5 milliseconds, or 128 at once if as many wait. `audit.head` is replaced with
-//! each sync that follows records.
+//! About two microseconds for a record; in the writer's thread half a microsecond for its link in the chain, and a look
+//! at the file's name and a write for each batch: the records of 5 milliseconds, or 128 at once if as many wait.
+//! `audit.head` is replaced with each sync that follows records.
 
 mod chain;
 mod files;

@@ -64,8 +64,8 @@ pub enum VerifyError {
     },
 }
 
-/// Verifies files of one log, in any order: those of a directory, and single files, such as rotated ones that were moved
-/// elsewhere.
+/// Verifies files of one log, in any order: those of a directory, and single files, such as rotated ones that were
+/// moved elsewhere.
 ///
 /// # Errors
 /// The first line that breaks the chain; files that cannot be read.

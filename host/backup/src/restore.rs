@@ -65,8 +65,8 @@ pub struct Restored {
 /// Restores an archive. Blocks.
 ///
 /// # Errors
-/// [`BackupError::Occupied`], [`BackupError::Nested`]; [`BackupError::Store`], for example when a server has the directory open; faults of the
-/// file system.
+/// [`BackupError::Occupied`], [`BackupError::Nested`]; [`BackupError::Store`], for example when a server has the
+/// directory open; faults of the file system.
 pub fn restore(
     mut archive: Archive,
     target: &Target,

@@ -1,12 +1,12 @@
 //! The time of a run: dates that never go back, and the time for which the process ran.
 //!
 //! # Contract
-//! - [`date`] is the machine's date while nothing sets the machine's clock back. After that it continues from the latest
-//!   date at the pace of the monotonic clock, until the machine's clock has caught up or the process ends. So a date
-//!   that was stored in this run is never in the future, and its age is right.
+//! - [`date`] is the machine's date while nothing sets the machine's clock back. After that it continues from the
+//!   latest date at the pace of the monotonic clock, until the machine's clock has caught up or the process ends. So a
+//!   date that was stored in this run is never in the future, and its age is right.
 //! - [`ran`] is the time for which the process ran. It leaves out the time for which the process was stopped or the
-//!   machine slept, and no setting of the clock changes it. Where [`date`] has moved further than [`ran`], nothing could
-//!   be reported to the process for the difference.
+//!   machine slept, and no setting of the clock changes it. Where [`date`] has moved further than [`ran`], nothing
+//!   could be reported to the process for the difference.
 //!
 //! An interval within a run is measured by [`Instant`], and needs neither.
 //!

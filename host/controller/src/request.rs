@@ -78,8 +78,8 @@ impl ReconcileError {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// Makes the error of code that broke down (a trap, a limit) instead of answering. The resource is quarantined: it is
-    /// not tried again before a wait is over ([`crate::Definition::quarantine_backoff`]), even if it changes.
+    /// Makes the error of code that broke down (a trap, a limit) instead of answering. The resource is quarantined: it
+    /// is not tried again before a wait is over ([`crate::Definition::quarantine_backoff`]), even if it changes.
     pub fn fault(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Fault, ..Self::new(message) }
     }

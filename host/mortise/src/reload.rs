@@ -1,7 +1,7 @@
 //! The reload after SIGHUP: settings, files of TLS, and the file of the audit log.
 //!
-//! A faulty configuration changes nothing. Files of TLS that do not fit together are refused by themselves, as after any
-//! other change. The log names each change, and the settings that need a restart.
+//! A faulty configuration changes nothing. Files of TLS that do not fit together are refused by themselves, as after
+//! any other change. The log names each change, and the settings that need a restart.
 
 use mortise_api::{TlsFiles, TlsReload};
 use mortise_audit::AuditLog;

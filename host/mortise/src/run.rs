@@ -2,10 +2,10 @@
 //!
 //! # Order
 //! The ports are reserved first, so that a wrong address is found at once; clients are refused until the end of the
-//! start. Then come the store, with the sandbox beside it, the audit log, the service, tokens and policies, the plugins,
-//! their controllers, and the copies from other regions. Then the ports open, the ready line on stdout follows, and the
-//! ports answer. A stop ends the ports, the copies, the plugins, the controllers, the audit log and the store, in this
-//! order. A start that fails, or that a signal ends, closes the parts that it has begun.
+//! start. Then come the store, with the sandbox beside it, the audit log, the service, tokens and policies, the
+//! plugins, their controllers, and the copies from other regions. Then the ports open, the ready line on stdout
+//! follows, and the ports answer. A stop ends the ports, the copies, the plugins, the controllers, the audit log and
+//! the store, in this order. A start that fails, or that a signal ends, closes the parts that it has begun.
 //!
 //! A task that must run as long as the server belongs to a [`TaskWatch`]: its panic stops the server.
 
@@ -198,8 +198,8 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
 /// Attempts to remove a temporary data directory.
 const REMOVAL_ATTEMPTS: usize = 8;
 
-/// Removes the data directory of `mortise dev`. A thread of an unfinished start may still make files in it, so more than
-/// one attempt may be necessary.
+/// Removes the data directory of `mortise dev`. A thread of an unfinished start may still make files in it, so more
+/// than one attempt may be necessary.
 fn remove_temporary(dir: tempfile::TempDir) {
     let path = dir.keep();
     for _ in 0..REMOVAL_ATTEMPTS {

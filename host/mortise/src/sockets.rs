@@ -1,11 +1,11 @@
 //! Unix sockets of the server, as streams of connections.
 //!
 //! # Contract
-//! - [`LocalSocket::open`] takes a free name, or that of a killed server's socket. A socket that a process serves stays,
-//!   and so does a file that is not a socket.
-//! - The name is compared with the open socket at each [`LOOK_INTERVAL`]. After a removal the socket is made again, which
-//!   the log reports. Open connections serve on. If another file has the name, or the system refuses, the log has the
-//!   reason, once, and each further look is an attempt.
+//! - [`LocalSocket::open`] takes a free name, or that of a killed server's socket. A socket that a process serves
+//!   stays, and so does a file that is not a socket.
+//! - The name is compared with the open socket at each [`LOOK_INTERVAL`]. After a removal the socket is made again,
+//!   which the log reports. Open connections serve on. If another file has the name, or the system refuses, the log has
+//!   the reason, once, and each further look is an attempt.
 //! - The end of the stream removes the name, unless another file has it.
 //!
 //! A look removes nothing, and the system gives a name to one socket alone. So of two servers with one name, neither

@@ -2,7 +2,8 @@
 //! often as the watchdog wants, that the threads still do their work.
 //!
 //! `NOTIFY_SOCKET` names the socket: a path, or, after an `@`, a name in Linux's abstract namespace. Without the
-//! variable nothing is sent. A socket without a listener, or without room for a second, does not keep the server from serving.
+//! variable nothing is sent. A socket without a listener, or without room for a second, does not keep the server from
+//! serving.
 
 use std::{
     ffi::OsStr,

@@ -10,8 +10,8 @@
 //!
 //! # Limits
 //! Concurrent calls are bounded by the sum of `parallel` of the running controllers, and by the instances
-//! (`controllers.instances`); further ones wait, for `controllers.deadline_ms` at most. A plugin whose controllers take much processor
-//! time runs them at low priority (`Limits::low_priority_ms`); its hooks are not affected.
+//! (`controllers.instances`); further ones wait, for `controllers.deadline_ms` at most. A plugin whose controllers take
+//! much processor time runs them at low priority (`Limits::low_priority_ms`); its hooks are not affected.
 
 use std::{
     sync::Arc,

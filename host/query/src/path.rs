@@ -1,8 +1,9 @@
 //! Paths into resources, resolved against the descriptors.
 //!
-//! A path is written as a [`FieldPath`]. A segment names a field as snake_case, lowerCamelCase or kebab-case, or is a key
-//! of a map: `labels.env`, `labels.a\.b`, `labels."a.b"` or `labels["a.b"]`. A path passes through a list of messages into each of them. Timestamps,
-//! durations and wrappers are leaves. `Struct`, `Value`, `Any` and other messages are plain messages.
+//! A path is written as a [`FieldPath`]. A segment names a field as snake_case, lowerCamelCase or kebab-case, or is a
+//! key of a map: `labels.env`, `labels.a\.b`, `labels."a.b"` or `labels["a.b"]`. A path passes through a list of
+//! messages into each of them. Timestamps, durations and wrappers are leaves. `Struct`, `Value`, `Any` and other
+//! messages are plain messages.
 
 use std::fmt;
 

@@ -16,8 +16,8 @@ const MAX_NAMED: usize = 3;
 /// Most bytes of a message.
 const MAX_MESSAGE_BYTES: usize = 1_024;
 
-/// The conditions of a peer: `Current`, whether the replicas are up to date, `Complete`, whether no resource is deferred,
-/// and `Accepted`, whether the server at the address is the known one.
+/// The conditions of a peer: `Current`, whether the replicas are up to date, `Complete`, whether no resource is
+/// deferred, and `Accepted`, whether the server at the address is the known one.
 pub(crate) fn conditions(peer: &PeerRegion, trust: &Trust) -> Vec<Condition> {
     let current = current(peer);
     let complete = complete(peer, current.state == i32::from(State::True));

@@ -162,8 +162,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the peer owns the resource and it may be in this region. Other claims of a peer are ignored, such as that
-    /// it owns what it says to have from another region.
+    /// Whether the peer owns the resource and it may be in this region. Other claims of a peer are ignored, such as
+    /// that it owns what it says to have from another region.
     fn belongs_here(&self, resource: &pb::Resource) -> bool {
         let syncing = resource.meta.as_ref().and_then(|meta| meta.syncing.as_ref());
         let here = self.follower.service.region().unwrap_or_default();
@@ -205,7 +205,8 @@ impl<'a> Session<'a> {
         Err(trust.stop(StopReason::TooManyRemovals { peer, kind, gone, held }))
     }
 
-    /// Asks the peer for its newest version if a change is beyond the known one. A version that stays beyond is deferred.
+    /// Asks the peer for its newest version if a change is beyond the known one. A version that stays beyond is
+    /// deferred.
     async fn check_versions(&mut self, changes: &[ReplicatedChange]) -> Result<(), FollowError> {
         let newest = changes.iter().filter_map(|change| match change {
             ReplicatedChange::Put(resource) | ReplicatedChange::HandOver(resource) => resource.version.parse().ok(),

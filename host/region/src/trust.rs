@@ -202,8 +202,8 @@ impl PeerTrust {
     /// peer was stopped; only then anything changes. After a start it waits for the peer's first answer.
     ///
     /// # Errors
-    /// `Unavailable`: the peer did not answer since the start. `FailedPrecondition`: the server is of another region, or
-    /// its store is not the expected one. Faults of the store here.
+    /// `Unavailable`: the peer did not answer since the start. `FailedPrecondition`: the server is of another region,
+    /// or its store is not the expected one. Faults of the store here.
     pub(crate) async fn accept(&self, service: &ResourceService, expected: &str) -> Result<(String, bool), Error> {
         self.answered().await?;
         let _binding = self.binding.lock().await;

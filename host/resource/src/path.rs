@@ -86,8 +86,8 @@ pub fn split_paths(text: &str) -> impl Iterator<Item = &str> {
 impl FromStr for FieldPath {
     type Err = PathError;
 
-    /// Reads a path: names joined by dots, `\.` for a dot in a name, `[3]`, and `["key"]` or `."key"`. The empty text is
-    /// the message itself.
+    /// Reads a path: names joined by dots, `\.` for a dot in a name, `[3]`, and `["key"]` or `."key"`. The empty text
+    /// is the message itself.
     fn from_str(text: &str) -> Result<Self, PathError> {
         match parse(text) {
             (steps, None) => Ok(Self(steps)),

@@ -1,9 +1,9 @@
 //! A cursor over the protobuf wire format: the fields of an encoded message, in the order of their bytes.
 //!
 //! # Contract
-//! The cursor accepts the bytes that prost and Go's protobuf both accept. It knows no schema: a nested message is a field
-//! of bytes, and its reader bounds the nesting by [`MAX_DEPTH`]. A group is skipped as a whole; groups nest at most
-//! [`MAX_DEPTH`] deep. After an error the cursor is at its end.
+//! The cursor accepts the bytes that prost and Go's protobuf both accept. It knows no schema: a nested message is a
+//! field of bytes, and its reader bounds the nesting by [`MAX_DEPTH`]. A group is skipped as a whole; groups nest at
+//! most [`MAX_DEPTH`] deep. After an error the cursor is at its end.
 //!
 //! # Cost
 //! The cursor copies and allocates nothing. A field takes a few nanoseconds.

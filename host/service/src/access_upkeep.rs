@@ -1,9 +1,9 @@
-//! Upkeep of tokens and policies: expired tokens are deleted, the last use of the others is stored, and faults of stored
-//! policies are logged.
+//! Upkeep of tokens and policies: expired tokens are deleted, the last use of the others is stored, and faults of
+//! stored policies are logged.
 //!
 //! # Contract
-//! A token is deleted once this process has seen it expired in [`EXPIRED_PASSES`] passes. So a machine whose clock jumped
-//! ahead while the process stood still deletes nothing at once. A token that is given a later expiry stays.
+//! A token is deleted once this process has seen it expired in [`EXPIRED_PASSES`] passes. So a machine whose clock
+//! jumped ahead while the process stood still deletes nothing at once. A token that is given a later expiry stays.
 //!
 //! A use is noted in memory. It is stored in the token's status, under [`USE_KEY`], if the stored one is more than
 //! [`USE_RESOLUTION`] older: so a use costs no sync, and a crash loses at most that time.

@@ -117,8 +117,8 @@ impl ResourceService {
         self.core.audit()
     }
 
-    /// Asks lists and beginning watches that their clients do not read to give way to callers that wait. Returns whether
-    /// any was asked ([`Reader::take_asked`](crate::Reader::take_asked)). To be called several times a second.
+    /// Asks lists and beginning watches that their clients do not read to give way to callers that wait. Returns
+    /// whether any was asked ([`Reader::take_asked`](crate::Reader::take_asked)). To be called several times a second.
     #[must_use]
     pub fn press_unread(&self, now: Instant) -> bool {
         self.lists.press(now)
@@ -156,8 +156,8 @@ impl ResourceService {
         Call::begin_unrated(&self.core, caller, origin, method, changes).await
     }
 
-    /// Returns the background tasks that are not controllers: the clean-up of tenancy units, the refresh of regions after
-    /// changes of policies, and the upkeep of tokens. They end after [`ResourceService::stop`].
+    /// Returns the background tasks that are not controllers: the clean-up of tenancy units, the refresh of regions
+    /// after changes of policies, and the upkeep of tokens. They end after [`ResourceService::stop`].
     pub fn background(&self) -> impl Future<Output = ()> + Send + use<> {
         let cleanup = TenancyCleanup::new(&self.deletions, &self.replicas).run();
         let refresh = self.replicas.clone().run_refresh();

@@ -151,8 +151,8 @@ impl Batch {
     }
 }
 
-/// A change as watchers see it. A delete carries the whole last stored resource. The replacement of a resource by one of
-/// another GroupVersion is a delete of the former and an upsert, so that readers of one GroupVersion keep nothing.
+/// A change as watchers see it. A delete carries the whole last stored resource. The replacement of a resource by one
+/// of another GroupVersion is a delete of the former and an upsert, so that readers of one GroupVersion keep nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
     /// Created or replaced, or part of the snapshot.

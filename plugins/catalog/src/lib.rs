@@ -6,8 +6,8 @@
 //! # Contract
 //! - `rules` checks the contents of the types, `defaults` fills in their defaults.
 //! - `selection` finds the workloads that a service selects, and the services that select a workload.
-//! - `controllers::endpoints` keeps the ServiceEndpoints of every Service that has a selector, `controllers::slices` the
-//!   slices of large ones; `controllers::checks` has the host perform the health checks of workloads.
+//! - `controllers::endpoints` keeps the ServiceEndpoints of every Service that has a selector, `controllers::slices`
+//!   the slices of large ones; `controllers::checks` has the host perform the health checks of workloads.
 //!
 //! # Cost
 //! A change of a workload looks up the services that select it, in indexes: one lookup for its name, one for each
@@ -16,7 +16,8 @@
 //!
 //! # Limits
 //! Endpoints are not checked when they are written: thousands would take more fuel than a write has. The controller
-//! makes them from checked values, and readers skip a malformed address. `controllers::layout` has the bounds of slices.
+//! makes them from checked values, and readers skip a malformed address. `controllers::layout` has the bounds of
+//! slices.
 
 use mortise_plugin::{GrantRequest, Plugin, ResourceType, Scope};
 

@@ -40,8 +40,8 @@ pub(crate) const SERVICE_INDEXES: &[Index] = &[
 const PAGE: u32 = 256;
 const SMALL_PAGE: u32 = 32;
 
-/// The workloads that a selector selects in the namespace of `of`, in the order of their names, as far as these are from
-/// `names.0` on and before `names.1` (empty: no end). Workloads that are marked for deletion are left out.
+/// The workloads that a selector selects in the namespace of `of`, in the order of their names, as far as these are
+/// from `names.0` on and before `names.1` (empty: no end). Workloads that are marked for deletion are left out.
 ///
 /// They are read in pages, so that any number of them fits into the memory of the plugin.
 pub(crate) fn workloads<'c>(

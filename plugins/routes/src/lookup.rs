@@ -1,9 +1,9 @@
-//! Upstreams with host names, which nginx looks up for each request, not when it loads its files: those it would all refuse
-//! if one name did not resolve.
+//! Upstreams with host names, which nginx looks up for each request, not when it loads its files: those it would all
+//! refuse if one name did not resolve.
 //!
 //! A `split_clients` block gives each request one of the host names, or the `upstream` block with the addresses, in
-//! proportion to the weights, in a variable for `proxy_pass`. With a variable nginx asks the `resolver` of its server block,
-//! and tries the addresses of the one name.
+//! proportion to the weights, in a variable for `proxy_pass`. With a variable nginx asks the `resolver` of its server
+//! block, and tries the addresses of the one name.
 
 use std::fmt::Write as _;
 
@@ -16,8 +16,8 @@ pub(crate) const KEY: &str = "$request_id";
 /// Units of a share: nginx reads two digits behind the point of a percentage.
 const UNITS: u64 = 10_000;
 
-/// The variable of a Route, by the name of its `upstream` block. Names of variables have no dashes, and those of blocks no two
-/// underscores beside each other.
+/// The variable of a Route, by the name of its `upstream` block. Names of variables have no dashes, and those of blocks
+/// no two underscores beside each other.
 pub(crate) fn variable(upstream: &str) -> String {
     format!("${}", upstream.replace('-', "__"))
 }
@@ -27,7 +27,8 @@ pub(crate) fn has_variable(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(SPLIT))
 }
 
-/// Appends the block, if there are names. `addresses` is the weight of those in the `upstream` block together, 0 without any.
+/// Appends the block, if there are names. `addresses` is the weight of those in the `upstream` block together, 0
+/// without any.
 pub(crate) fn render(upstream: &str, addresses: u64, names: &[(String, u32)], text: &mut String) {
     if names.is_empty() {
         return;

@@ -5,9 +5,9 @@
 //! - A Route that the rules refuse keeps its former part, read from its file: the Route passed under earlier rules.
 //! - The `server` block of a hostname is in the file of the oldest Route that has one.
 //! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they are.
-//! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream or variable is used
-//!   before its block exists or after it is gone, a new `server` block exists before the old one goes (meanwhile nginx warns of two), and removals
-//!   are last.
+//! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream or variable is
+//!   used before its block exists or after it is gone, a new `server` block exists before the old one goes (meanwhile
+//!   nginx warns of two), and removals are last.
 //!
 //! # Cost
 //! Quadratic in the number of Routes of the hostname: each text finds its step by a search.

@@ -6,12 +6,12 @@
 //! - A change of a service's endpoints concerns the Routes that name it, found in an index.
 //! - The Route's status reports, under the key `edge.v1/services`, whether the service exists and has endpoints.
 //!
-//! - Without the setting `resolver`, an endpoint with a host name is left out, and the status tells so: nginx loads none of
-//!   its files if one name in them does not resolve.
+//! - Without the setting `resolver`, an endpoint with a host name is left out, and the status tells so: nginx loads
+//!   none of its files if one name in them does not resolve.
 //!
 //! # Limits
-//! Only the first 256 endpoints of the ServiceEndpoints are used; slices are not read. Weights are scaled to 1000 at most,
-//! and each stays 1 at least.
+//! Only the first 256 endpoints of the ServiceEndpoints are used; slices are not read. Weights are scaled to 1000 at
+//! most, and each stays 1 at least.
 
 use std::net::IpAddr;
 

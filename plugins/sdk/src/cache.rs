@@ -46,10 +46,10 @@ impl<'a> Cache<'a> {
         typed(&self.host.cache_list(of.to_pb(), index, key)?)
     }
 
-    /// Lists some of the resources under a key, of one tenancy, with names from `names.0` on and before `names.1` (empty:
-    /// no end), in the order of their values in the index, then of their names: at most `limit`, and as many as fit into
-    /// one answer. Returns whether there are more after the last one. [`Key::Exact`] costs what is found, another key all
-    /// that is under it.
+    /// Lists some of the resources under a key, of one tenancy, with names from `names.0` on and before `names.1`
+    /// (empty: no end), in the order of their values in the index, then of their names: at most `limit`, and as many as
+    /// fit into one answer. Returns whether there are more after the last one. [`Key::Exact`] costs what is found,
+    /// another key all that is under it.
     ///
     /// # Errors
     /// Those of [`Self::first`].

@@ -240,8 +240,8 @@ impl<'a> Context<'a> {
     /// Replaces the checks that the host performs for a resource; without any, they end. The host makes the attempts,
     /// counts what they find, and writes it to the statuses that they name. The id must have a uid, unless they end.
     ///
-    /// Set them in each reconcile of the resource: a probe that is the same as before goes on, and one by report learns of
-    /// the reports in this way alone.
+    /// Set them in each reconcile of the resource: a probe that is the same as before goes on, and one by report learns
+    /// of the reports in this way alone.
     ///
     /// # Errors
     /// The host's: [`Failure::INVALID`] if one is malformed, [`Failure::EXHAUSTED`] if there are too many.

@@ -169,8 +169,8 @@ impl Plugin {
         self
     }
 
-    /// Sets the areas of the plugin's own in permissions that its hooks ask about: `song` for `song:read`. Policies may use
-    /// them; the server refuses a rule with an area that no plugin declares, apart from Consul's.
+    /// Sets the areas of the plugin's own in permissions that its hooks ask about: `song` for `song:read`. Policies may
+    /// use them; the server refuses a rule with an area that no plugin declares, apart from Consul's.
     #[must_use]
     pub const fn areas(mut self, areas: &'static [&'static str]) -> Self {
         self.areas = areas;

@@ -17,8 +17,8 @@ pub struct Typed<M> {
     /// Metadata: free key/value pairs.
     pub metadata: BTreeMap<String, String>,
     id: pb::Id,
-    /// The encoded meta with a changed protection from deletion; `None` if the hook changes none. Encoded by the change,
-    /// so that only plugins with such a hook contain the code.
+    /// The encoded meta with a changed protection from deletion; `None` if the hook changes none. Encoded by the
+    /// change, so that only plugins with such a hook contain the code.
     changed_meta: Option<Vec<u8>>,
     /// The resource without id and metadata. Its data stays as it was sent, for fields that `M` does not know.
     rest: Envelope,
@@ -207,8 +207,8 @@ impl<M> Typed<M> {
         self
     }
 
-    /// Protects the resource from deletion, or ends the protection (`meta.lifecycle.block_deletion`). For `mutate` alone;
-    /// a reconciler has [`Context::block_deletion`](crate::Context::block_deletion).
+    /// Protects the resource from deletion, or ends the protection (`meta.lifecycle.block_deletion`). For `mutate`
+    /// alone; a reconciler has [`Context::block_deletion`](crate::Context::block_deletion).
     pub fn block_deletion(&mut self, block: bool) {
         let mut meta = self.meta();
         let before = std::mem::replace(&mut meta.lifecycle.get_or_insert_default().block_deletion, block);

@@ -1,8 +1,8 @@
 //! `kills`: kills a process at work, again and again on the same store.
 //!
 //! The [writer](crate::writer) reports its next write and each acknowledgement on a pipe, and is killed without warning
-//! at any moment, also while it opens or compacts the store. The next life reads the content of the store, or this process does,
-//! which also checks all of it. Now and then a store is killed while it is made.
+//! at any moment, also while it opens or compacts the store. The next life reads the content of the store, or this
+//! process does, which also checks all of it. Now and then a store is killed while it is made.
 //!
 //! The machine decides the moment of a kill, so a case cannot be repeated; `--keep` keeps a copy of the store.
 

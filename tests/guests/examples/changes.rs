@@ -1,8 +1,9 @@
 //! An honest plugin with the calls besides writes: plans, moves, imports, functions. Its misbehaviour shows what the
 //! host must contain.
 //!
-//! - `Thing`: an empty text becomes `untitled`, the text `forbidden` is refused, `odd` is warned of. A controller `changes` writes `seen
-//!   <text>` into the inner text, and keeps a count of its reconciles, decimal, in private bytes.
+//! - `Thing`: an empty text becomes `untitled`, the text `forbidden` is refused, `odd` is warned of. A controller
+//!   `changes` writes `seen <text>` into the inner text, and keeps a count of its reconciles, decimal, in private
+//!   bytes.
 //! - The texts `block` and `free` protect a thing from deletion and end the protection, in `mutate`; a thing whose
 //!   items are `block` or `free` has that done by its controller.
 //! - A plan predicts the inner text, demands a replacement when `number` changes, and warns `kept <bytes>` of the

@@ -160,8 +160,8 @@ async fn every_other_method_has_its_permission() {
     let reader = guarded.token("reader", &["readers"], |_| {}).await;
     let writer = guarded.token("writer", &["writers"], |_| {}).await;
     let little = guarded.token("little", &["little"], |_| {}).await;
-    // Status, Backup; plugins' Inspect, Logs, Install, Remove, Rollback, Reset, Disable, Enable; controllers; types, one
-    // type; reflection; WhoAmI, CanI, CheckPolicy; health.
+    // Status, Backup; plugins' Inspect, Logs, Install, Remove, Rollback, Reset, Disable, Enable; controllers; types,
+    // one type; reflection; WhoAmI, CanI, CheckPolicy; health.
     for (who, secret, expected) in [
         ("none", "", "PP PPPPPPPP P PP P ++P +"),
         ("unknown", "nobody", "UU UUUUUUUU U UU U UUU +"),

@@ -174,7 +174,8 @@ impl Client {
         Ok(())
     }
 
-    /// Changes a resource in spite of other writers: when one was faster, it reads again. `change` may run several times.
+    /// Changes a resource in spite of other writers: when one was faster, it reads again. `change` may run several
+    /// times.
     pub async fn update(&self, name: &str, change: impl Fn(&mut Resource)) -> Result<Resource, Status> {
         loop {
             let mut resource = self.read(name).await?;

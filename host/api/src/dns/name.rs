@@ -82,8 +82,8 @@ fn of_whole(labels: &[&str]) -> Subject {
     }
 }
 
-/// A name with two labels that could be a workload is a service in a namespace. Names of Kubernetes' kind have `svc` at the
-/// end of the zone instead.
+/// A name with two labels that could be a workload is a service in a namespace. Names of Kubernetes' kind have `svc` at
+/// the end of the zone instead.
 fn of_short(labels: &[&str]) -> Subject {
     match labels {
         [] => Subject::Apex,

@@ -38,12 +38,12 @@ const MAX_PLAIN_UDP_BYTES: usize = 512;
 /// Bytes of the smallest record in an answer about a service: a compressed name, ten fixed bytes, and an address.
 const MIN_RECORD_BYTES: usize = 16;
 
-/// Size of a service's endpoints, bytes, from which on they are decoded on a thread of their own for a datagram: hundreds
-/// of endpoints take as long as dozens of usual queries.
+/// Size of a service's endpoints, bytes, from which on they are decoded on a thread of their own for a datagram:
+/// hundreds of endpoints take as long as dozens of usual queries.
 const LARGE_SERVICE_BYTES: usize = 32 << 10;
 
-/// Small answers for each large one that is made at the same time. A large answer may take 20 ms of a processor, so dozens
-/// of them at once would delay everything else.
+/// Small answers for each large one that is made at the same time. A large answer may take 20 ms of a processor, so
+/// dozens of them at once would delay everything else.
 const SMALL_FOR_LARGE: usize = 16;
 
 /// Number of large answers at the same time, beside so many small ones.
@@ -260,8 +260,8 @@ impl Resolver {
         question.answer(&none).map(Lookup::records).ok_or(ResponseCode::NXDomain)
     }
 
-    /// Answers about a service with slices. Its parts are read in random order, until they have as many healthy endpoints
-    /// as the answer may have records; of a workload, the part that has it is.
+    /// Answers about a service with slices. Its parts are read in random order, until they have as many healthy
+    /// endpoints as the answer may have records; of a workload, the part that has it is.
     async fn of_slices(
         &self,
         question: Question,
@@ -352,8 +352,8 @@ impl LargeServices {
         Self(Arc::new(Semaphore::new(large_answers(queries))))
     }
 
-    /// Answers from the encoded endpoints of a service. Without a place the answer is truncated: over TCP its client waits
-    /// for its turn.
+    /// Answers from the encoded endpoints of a service. Without a place the answer is truncated: over TCP its client
+    /// waits for its turn.
     async fn answer(&self, question: Question, endpoints: Vec<u8>, by: Transport) -> Result<Lookup, ResponseCode> {
         let is_large = by == Transport::Udp && endpoints.len() > LARGE_SERVICE_BYTES;
         let answer = move || {

@@ -140,8 +140,8 @@ async fn connection(mut stream: TcpStream, from: SocketAddr, usage: &Arc<Usage>,
             let Ok(Ok(turn)) = timeout(shared.idle, shared.tcp_turns.clone().acquire_owned()).await else {
                 return count("tcp", "dropped".to_owned());
             };
-            // On a thread of its own: thousands of records take milliseconds, and a busy worker of the runtime looks for
-            // new datagrams only after dozens of such tasks.
+            // On a thread of its own: thousands of records take milliseconds, and a busy worker of the runtime looks
+            // for new datagrams only after dozens of such tasks.
             let (runtime, shared) = (Handle::current(), shared.clone());
             let answering = spawn_blocking(move || {
                 let answer = runtime.block_on(shared.answer(&query, from, Transport::Tcp));

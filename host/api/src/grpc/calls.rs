@@ -17,7 +17,8 @@
 //! share count once (`counted`), until the last of these answers has sent them or ended.
 //!
 //! # Deadlines
-//! A call ends at the deadline that its client sets (`deadline`), be it before, between or behind the parts of its answer.
+//! A call ends at the deadline that its client sets (`deadline`), be it before, between or behind the parts of its
+//! answer.
 //!
 //! # Callers
 //! The caller is recognised here, once, and the requirement of the method is checked ([`crate::authenticate`]). The
@@ -26,8 +27,8 @@
 //! without them after Unimplemented alone.
 //!
 //! # Stopping
-//! Answers whose clients do not read end at once, the rest of a message has a moment to arrive, and the server waits only
-//! for the remaining calls.
+//! Answers whose clients do not read end at once, the rest of a message has a moment to arrive, and the server waits
+//! only for the remaining calls.
 //!
 //! Cost: a call takes two uncontended locks; an answer over 48 KiB is copied once more.
 

@@ -3,16 +3,18 @@
 //! With TLS, a connection begins with a handshake in a task of its own, so that a slow client delays no other. It
 //! counts among the connections from before the handshake.
 //!
-//! A connection begins with the preface that HTTP/2 requires of every client ([`super::preface`]). It is closed if the preface is not
-//! complete in time, or when the server stops: no call can be running on it. From there on HTTP/2 watches it and drops
-//! a client that answers no ping. At the limit another connection makes room ([`crate::places`]). An idle one gets GOAWAY,
-//! so that its client opens another one for its next call, and is closed; a busy one is closed with its calls, for which
-//! its client gets Unavailable. If none makes room, the new one is closed at once and silently: clients treat this like an
-//! absent server and come back later, while after an answer in HTTP/2 they would retry at once.
+//! A connection begins with the preface that HTTP/2 requires of every client ([`super::preface`]). It is closed if the
+//! preface is not complete in time, or when the server stops: no call can be running on it. From there on HTTP/2
+//! watches it and drops a client that answers no ping. At the limit another connection makes room ([`crate::places`]).
+//! An idle one gets GOAWAY, so that its client opens another one for its next call, and is closed; a busy one is closed
+//! with its calls, for which its client gets Unavailable. If none makes room, the new one is closed at once and
+//! silently: clients treat this like an absent server and come back later, while after an answer in HTTP/2 they would
+//! retry at once.
 //!
-//! HTTP/2 gets the bytes of a connection in slices of [`SLICE_BYTES`], and the server begins the calls of a slice before
-//! it reads the next. So a client that begins and resets calls at once takes turns with other connections, and the
-//! number of calls that it has reset before they began stays below what HTTP/2 tolerates (`MAX_STREAMS` in `server`).
+//! HTTP/2 gets the bytes of a connection in slices of [`SLICE_BYTES`], and the server begins the calls of a slice
+//! before it reads the next. So a client that begins and resets calls at once takes turns with other connections, and
+//! the number of calls that it has reset before they began stays below what HTTP/2 tolerates (`MAX_STREAMS` in
+//! `server`).
 //!
 //! Cost: about 16 KiB for a connection without calls, 4 more once it was written to, and a timer until it has begun; no
 //! task of its own.
@@ -56,8 +58,8 @@ const LOCAL_CONNECTIONS: usize = 256;
 /// least 26 bytes, so a slice has fewer of them than HTTP/2 tolerates.
 const SLICE_BYTES: usize = 32 << 10;
 
-/// GOAWAY with the last stream 0 and without an error: a frame of 8 bytes on the connection's own stream. It is sent only
-/// while no call runs, so every call behind it is one that the server has not seen.
+/// GOAWAY with the last stream 0 and without an error: a frame of 8 bytes on the connection's own stream. It is sent
+/// only while no call runs, so every call behind it is one that the server has not seen.
 const GO_AWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Limits of connections.

@@ -1,6 +1,6 @@
 //! Answers requests of the gRPC port that are not gRPC in HTTP's words, as the protocol prescribes: a method other than
-//! POST with 405, another content type with 415. `application/grpc-web` is another protocol, and no codec but `proto` is
-//! served.
+//! POST with 405, another content type with 415. `application/grpc-web` is another protocol, and no codec but `proto`
+//! is served.
 //!
 //! This keeps web pages away. With TLS a browser speaks HTTP/2 to the port, and a page may send requests to another
 //! origin without a CORS preflight only with one of three content types; gRPC's is not among them. tonic itself would

@@ -1,10 +1,10 @@
 //! The beginning of a connection: the preface that HTTP/2 requires of every client, in time, and the answer to a client
 //! that speaks something else.
 //!
-//! Nothing is sent before the client's first bytes are known to be HTTP/2's: to a client of HTTP/1 the server's settings
-//! would be garbage. Such a client gets one answer in HTTP/1.1 with the reason. Then its bytes are read and dropped
-//! until it closes the connection, at most [`MAX_DROPPED_BYTES`] and until the preface is late: closing with unread bytes
-//! would reset the connection, and lose the answer.
+//! Nothing is sent before the client's first bytes are known to be HTTP/2's: to a client of HTTP/1 the server's
+//! settings would be garbage. Such a client gets one answer in HTTP/1.1 with the reason. Then its bytes are read and
+//! dropped until it closes the connection, at most [`MAX_DROPPED_BYTES`] and until the preface is late: closing with
+//! unread bytes would reset the connection, and lose the answer.
 
 use std::{
     io,

@@ -5,10 +5,11 @@
 //! costs a little memory for a bounded time, except watches, which last as long as their clients listen. A request that
 //! is not complete a moment after the stop does not delay the end (`unfinished`).
 //!
-//! When all connections are in use, another one makes room ([`crate::places`]): an idle one, which is one without a whole
-//! head of a request, or between two requests; or one of the address with the most, which ends within its answer. If none
-//! makes room, a few more get answers to `/healthz` and `/readyz` only: a busy server is not dead, and must not be
-//! restarted. Beyond these few, a new connection replaces the oldest one, so that silent clients cannot block the others.
+//! When all connections are in use, another one makes room ([`crate::places`]): an idle one, which is one without a
+//! whole head of a request, or between two requests; or one of the address with the most, which ends within its answer.
+//! If none makes room, a few more get answers to `/healthz` and `/readyz` only: a busy server is not dead, and must not
+//! be restarted. Beyond these few, a new connection replaces the oldest one, so that silent clients cannot block the
+//! others.
 
 use std::{
     collections::VecDeque,

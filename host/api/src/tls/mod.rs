@@ -19,10 +19,10 @@
 //! whose authority was removed from the file cannot open a connection again.
 //!
 //! # Cost and limits
-//! A handshake counts as one of the port's connections. It has at most [`TlsOptions::HANDSHAKE_TIMEOUT`], and takes about a
-//! millisecond of processor time with an RSA key, less with P-256. It runs in a task of its own. A connection takes 8
-//! KiB more than one in the clear. There are no revocation lists: to revoke a leaked client certificate, remove its
-//! name from `[acl.certificates]`, or its authority from the file.
+//! A handshake counts as one of the port's connections. It has at most [`TlsOptions::HANDSHAKE_TIMEOUT`], and takes
+//! about a millisecond of processor time with an RSA key, less with P-256. It runs in a task of its own. A connection
+//! takes 8 KiB more than one in the clear. There are no revocation lists: to revoke a leaked client certificate, remove
+//! its name from `[acl.certificates]`, or its authority from the file.
 
 mod current;
 mod error;

@@ -1,8 +1,8 @@
 //! Changes that applying a resource would make, as far as the server can tell without writing.
 //!
 //! A plan costs one read, and one MutateAndValidate unless the stored bytes already match, or the resource is marked
-//! for deletion and loses finalizers. Data in other bytes can mean the same; that is decided here, by the descriptors of
-//! the catalog.
+//! for deletion and loses finalizers. Data in other bytes can mean the same; that is decided here, by the descriptors
+//! of the catalog.
 
 use std::collections::BTreeMap;
 

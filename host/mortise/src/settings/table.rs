@@ -160,8 +160,8 @@ section! {
         max_backoff_ms: Millis = Millis(30_000), TIME;
         /// Silence of a peer after which the server sends a ping of HTTP/2, and time for its answer.
         keep_alive_ms: Millis = Millis(10_000), NETWORK_TIME;
-        /// Share of the copies of a type from a peer, in percent, that a snapshot of the peer may remove. A snapshot that
-        /// would remove more stops the peer until `mortise regions accept` (docs/regions.md).
+        /// Share of the copies of a type from a peer, in percent, that a snapshot of the peer may remove. A snapshot
+        /// that would remove more stops the peer until `mortise regions accept` (docs/regions.md).
         max_removed_percent: u32 = 30, Range::new(0, 100);
         /// Number of copies of a type from a peer that a snapshot may remove in any case.
         max_removed: u32 = 10, Range::new(0, 1_000_000);
@@ -203,8 +203,8 @@ section! {
         /// Action when the queue of records is full: "wait" delays calls, and refuses changes after 5 seconds; "drop"
         /// drops records and counts them.
         on_full: OnFull = OnFull::Wait;
-        /// Further places of the same records: "syslog", "journald", "unix:/PATH" or "tcp:HOST:PORT" (docs/security.md).
-        /// At most 8.
+        /// Further places of the same records: "syslog", "journald", "unix:/PATH" or "tcp:HOST:PORT"
+        /// (docs/security.md). At most 8.
         sinks: AuditSinks = AuditSinks::default();
     }
 }
@@ -265,9 +265,9 @@ section! {
 section! {
     /// The gRPC port.
     struct Grpc in "grpc" {
-        /// Open connections; one address has at most seven eighths of them. A further one takes the place of one without
-        /// calls, which gets GOAWAY, or of one of the address with the most, which ends with its calls, or is closed. A
-        /// new connection has http.request_timeout_ms to send its first bytes.
+        /// Open connections; one address has at most seven eighths of them. A further one takes the place of one
+        /// without calls, which gets GOAWAY, or of one of the address with the most, which ends with its calls, or is
+        /// closed. A new connection has http.request_timeout_ms to send its first bytes.
         max_connections: usize = 4_096, AT_ONCE;
         /// Calls in progress of one caller, watches and other streams included: of the holder of a token over all its
         /// connections, or of an address without one.
@@ -295,10 +295,10 @@ section! {
         /// Names that requests may use for the server besides localhost and its own address, without scheme and port.
         /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
-        /// Open connections; one address has at most seven eighths of them. A further one takes the place of one without
-        /// a request, or of one of the address with the most, which ends within its answer, or is answered 503, except a
-        /// few requests for /healthz. An open watch takes one connection; all watches together take at most three
-        /// quarters.
+        /// Open connections; one address has at most seven eighths of them. A further one takes the place of one
+        /// without a request, or of one of the address with the most, which ends within its answer, or is answered 503,
+        /// except a few requests for /healthz. An open watch takes one connection; all watches together take at most
+        /// three quarters.
         max_connections: usize = HttpOptions::default().max_connections, AT_ONCE;
         /// Time for a client to send the head of a request, its body, and the next request. On the gRPC port: time for
         /// the first bytes of HTTP/2.
@@ -353,8 +353,8 @@ section! {
         short_zone: String = String::new();
         /// Time for which clients may keep an answer.
         ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
-        /// Queries in progress over UDP, and sixteen times as many as over TCP. Further ones are dropped over UDP, and wait
-        /// over TCP.
+        /// Queries in progress over UDP, and sixteen times as many as over TCP. Further ones are dropped over UDP, and
+        /// wait over TCP.
         concurrent_queries: usize = 64, Range::new(1, 10_000);
     }
 }

@@ -88,8 +88,8 @@ pub(crate) fn signature_name(file: &str) -> String {
     signature_path(file.as_ref()).to_string_lossy().into_owned()
 }
 
-/// The first [`MAX_FILES`] `*.wasm` of a folder by file name, and one more if there are more. A missing folder counts as
-/// empty.
+/// The first [`MAX_FILES`] `*.wasm` of a folder by file name, and one more if there are more. A missing folder counts
+/// as empty.
 ///
 /// # Errors
 /// The folder cannot be read.

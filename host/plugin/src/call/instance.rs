@@ -2,8 +2,9 @@
 //!
 //! # Contract
 //! Every guest is instantiated and called here: for a hook, for a controller, and while a plugin is loaded. Its time is
-//! measured and bounded ([`CallTime`](crate::health::call_time::CallTime)), and a call that ends without an answer is classified. An instance may be entered again only after a call
-//! that ended well; a trap, a limit, a reply that breaks the contract, or a dropped future leaves it dead.
+//! measured and bounded ([`CallTime`](crate::health::call_time::CallTime)), and a call that ends without an answer is
+//! classified. An instance may be entered again only after a call that ended well; a trap, a limit, a reply that breaks
+//! the contract, or a dropped future leaves it dead.
 //!
 //! # Cost
 //! Beyond the guest's own work: a timer, and two reads of the thread's clock if the guest pauses.

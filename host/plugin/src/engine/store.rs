@@ -2,8 +2,8 @@
 //!
 //! # Contract
 //! Stores are made here and nowhere else, for hooks and for controllers, so that no limit is forgotten. Fuel and memory
-//! end a call by themselves; at each tick a running guest yields to the host, which ends the guest once its time is used
-//! up ([`CallTime`]). A call that does not yield is abandoned [`ABANDON_GRACE`] after the bound on its whole time.
+//! end a call by themselves; at each tick a running guest yields to the host, which ends the guest once its time is
+//! used up ([`CallTime`]). A call that does not yield is abandoned [`ABANDON_GRACE`] after the bound on its whole time.
 
 use std::{sync::Arc, time::Duration};
 

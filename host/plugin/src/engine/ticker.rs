@@ -1,8 +1,8 @@
 //! The thread that advances the epoch of each engine, once a millisecond while any call runs.
 //!
-//! At each tick a running guest yields to the host, which ends it once its time is used up and otherwise lets other tasks of
-//! the thread go first. This also bounds a guest that uses little fuel in much time. The thread sleeps while no call
-//! runs.
+//! At each tick a running guest yields to the host, which ends it once its time is used up and otherwise lets other
+//! tasks of the thread go first. This also bounds a guest that uses little fuel in much time. The thread sleeps while
+//! no call runs.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -3,9 +3,9 @@
 //! # Contract
 //! The own time of a call is the processor time of its thread while the call runs. For a controller's call it includes
 //! the waits for the host. A call ends when its own time is used up. The time in which other work has the processor is
-//! the machine's: it ends a call only at [`CallTime::until`], and then as a fault of the plugin only if the plugin's own
-//! calls took that time. They did if they had [`CROWD_PART`] of all processors while the call was ready to run, for as
-//! long as it was delayed. A busy machine leaves threads of low priority far less, about a thirtieth; and a crowd of
+//! the machine's: it ends a call only at [`CallTime::until`], and then as a fault of the plugin only if the plugin's
+//! own calls took that time. They did if they had [`CROWD_PART`] of all processors while the call was ready to run, for
+//! as long as it was delayed. A busy machine leaves threads of low priority far less, about a thirtieth; and a crowd of
 //! callers with short calls delays each of them before it starts, which does not count here.
 //!
 //! The processor time before the first pause of a call, which is a guest's first tick, does not count.
@@ -340,7 +340,8 @@ mod tests {
         // Sixteen endless calls on two idle processors, and on two of which other work has one.
         assert!(explains(seconds(20), seconds(11), 2));
         assert!(explains(seconds(10), seconds(11), 2));
-        // Two busy processors leave a thirtieth to threads of low priority; and one call of many alone got no processor.
+        // Two busy processors leave a thirtieth to threads of low priority; and one call of many alone got no
+        // processor.
         assert!(!explains(Duration::from_millis(700), seconds(11), 2));
         assert!(!explains(seconds(10), seconds(11), 16));
         assert!(!explains(Duration::ZERO, seconds(11), 1));

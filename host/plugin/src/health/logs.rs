@@ -160,7 +160,8 @@ struct PluginLog {
 }
 
 impl Logs {
-    /// Makes empty logs. `levels` are the thresholds of plugins that set one ([`threshold`](super::log_level::threshold)); the others log from info on.
+    /// Makes empty logs. `levels` are the thresholds of plugins that set one
+    /// ([`threshold`](super::log_level::threshold)); the others log from info on.
     #[must_use]
     pub fn new(settings: LogSettings, levels: BTreeMap<String, LogThreshold>) -> Self {
         let (live, _) = broadcast::channel(settings.follow_lines.clamp(1, 1 << 20));

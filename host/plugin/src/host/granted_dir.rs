@@ -85,8 +85,8 @@ impl GrantedDir {
         Ok(Some(content))
     }
 
-    /// Puts a whole file in place. An existing file keeps its mode; a new one has 0644, less the mask that the server was
-    /// started with.
+    /// Puts a whole file in place. An existing file keeps its mode; a new one has 0644, less the mask that the server
+    /// was started with.
     pub(crate) fn write(&self, name: &str, content: &[u8], quota: DirQuota, until: Instant) -> Result<(), Failure> {
         check_name(name)?;
         let failed = |e: io::Error| failed("writing", name, e);

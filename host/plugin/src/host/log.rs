@@ -1,5 +1,5 @@
-//! `log`: the plugin's log, bounded for each request, and by [`Logs`](crate::Logs) for each second. Dropped lines are counted
-//! and reported when the request ends. Contents of redacted fields of resources are removed.
+//! `log`: the plugin's log, bounded for each request, and by [`Logs`](crate::Logs) for each second. Dropped lines are
+//! counted and reported when the request ends. Contents of redacted fields of resources are removed.
 
 use crate::{bindings::imports::mortise::plugin::log::Host, health::log_level::LogLevel, host::state::State};
 

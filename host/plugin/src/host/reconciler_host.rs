@@ -102,8 +102,8 @@ pub trait ReconcilerHost: Send + Sync {
         each: EachResource<'_>,
     ) -> Result<(), Failure>;
 
-    /// `cache-pages.list`: resources of one tenancy with names in a range (an empty end is the last name), at most `most` of
-    /// them. The default reads the whole list.
+    /// `cache-pages.list`: resources of one tenancy with names in a range (an empty end is the last name), at most
+    /// `most` of them. The default reads the whole list.
     async fn cache_page(
         &self,
         resource_type: pb::Type,

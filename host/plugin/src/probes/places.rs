@@ -3,8 +3,8 @@
 //! other group wants one.
 //!
 //! # Cost
-//! A place is taken and given back in O(log n) of the waiting groups. An attempt that ends while it waits leaves an entry
-//! until its turn comes, or until the group's queue has grown to the next power of two.
+//! A place is taken and given back in O(log n) of the waiting groups. An attempt that ends while it waits leaves an
+//! entry until its turn comes, or until the group's queue has grown to the next power of two.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -1,6 +1,7 @@
-//! A plugin's messages in the protocol's terms: their fields as attributes (`shape`, `options`, `secrets`, `companion`), values in
-//! both directions (`message`), the equality of values (`equality`), the combination of the server's values with the user's
-//! spelling in plans (`conform`) and in reads (`undo`), and the arguments and results of functions (`function`).
+//! A plugin's messages in the protocol's terms: their fields as attributes (`shape`, `options`, `secrets`,
+//! `companion`), values in both directions (`message`), the equality of values (`equality`), the combination of the
+//! server's values with the user's spelling in plans (`conform`) and in reads (`undo`), and the arguments and results
+//! of functions (`function`).
 
 mod companion;
 mod conform;

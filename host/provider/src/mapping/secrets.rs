@@ -9,7 +9,8 @@ use super::options::FieldOptions;
 /// The message that may hold each message of its pool.
 const ANY: &str = "google.protobuf.Any";
 
-/// Finds the fields with `debug_redact` below messages. The messages of a pool are searched once, when one is asked for.
+/// Finds the fields with `debug_redact` below messages. The messages of a pool are searched once, when one is asked
+/// for.
 pub(super) struct SecretFinder<'a> {
     options: &'a dyn Fn(&FieldDescriptor) -> FieldOptions,
     /// The messages with such a field at any depth.

@@ -115,8 +115,8 @@ fn place_of(message: &str) -> Vec<Step> {
     }
 }
 
-/// The path at the start of a message such as `data.name: must not be empty` or `id.name invalid: it is too long`; empty
-/// without one.
+/// The path at the start of a message such as `data.name: must not be empty` or `id.name invalid: it is too long`;
+/// empty without one.
 fn path_in(message: &str) -> &str {
     let path = message.split_once(": ").map_or("", |(path, _)| path.strip_suffix(" invalid").unwrap_or(path));
     let is_path = !path.is_empty() && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"._[]\"-".contains(&b));

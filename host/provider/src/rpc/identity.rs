@@ -1,5 +1,5 @@
-//! Identities of resources: the place, the name and the uid. Core keeps an identity beside each state, and imports by it.
-//! A uid tells a resource from an earlier one of its name; an import may leave it out.
+//! Identities of resources: the place, the name and the uid. Core keeps an identity beside each state, and imports by
+//! it. A uid tells a resource from an earlier one of its name; an import may leave it out.
 
 use mortise_resource::Scope;
 

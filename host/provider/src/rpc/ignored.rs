@@ -1,5 +1,5 @@
-//! Configurations of applies. Core plans with the prior values of the attributes under `ignore_changes`, and applies with
-//! the configuration as written; the planned state shows the values that were planned with.
+//! Configurations of applies. Core plans with the prior values of the attributes under `ignore_changes`, and applies
+//! with the configuration as written; the planned state shows the values that were planned with.
 
 use std::collections::BTreeMap;
 

@@ -21,8 +21,8 @@ use crate::{
 
 static NO_DEFAULTS: LazyLock<Defaults> = LazyLock::new(Defaults::default);
 
-/// Checks the configuration of a resource. `takes_write_only` says whether core keeps values that are only written out of
-/// its files.
+/// Checks the configuration of a resource. `takes_write_only` says whether core keeps values that are only written out
+/// of its files.
 pub(crate) fn resource(schema: &ResourceSchema, config: &Value, takes_write_only: bool) -> Vec<Diagnostic> {
     let mut found = companions::faults(schema, config, takes_write_only);
     for unit in ["name", "partition", "namespace"] {

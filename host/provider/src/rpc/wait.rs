@@ -211,8 +211,8 @@ impl Wait<'_> {
         })
     }
 
-    /// The resource as found, if it fits the plan; else as written, with the statuses as found. Its generation is that of
-    /// its data then: the next read shows what controllers wrote, and no update overwrites it unseen.
+    /// The resource as found, if it fits the plan; else as written, with the statuses as found. Its generation is that
+    /// of its data then: the next read shows what controllers wrote, and no update overwrites it unseen.
     fn fitting(&self, found: pb::Resource, written: &pb::Resource) -> pb::Resource {
         let now = self.state_of(&found);
         let fits = |name: &str| first_changed_path(self.planned.get(name), now.get(name)).is_none();

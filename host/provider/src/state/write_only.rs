@@ -1,8 +1,8 @@
 //! Values that are only written: the form of states and configurations for core, and the provider's own.
 //!
-//! Core gives the value of `secret_wo` with each configuration, and keeps it nowhere; `secret_wo_version` is in the state.
-//! In the provider's own form neither exists: `secret` has the value, so that plans, requests and waits treat it like any
-//! other. Where the version is set, core's form has no `secret`.
+//! Core gives the value of `secret_wo` with each configuration, and keeps it nowhere; `secret_wo_version` is in the
+//! state. In the provider's own form neither exists: `secret` has the value, so that plans, requests and waits treat it
+//! like any other. Where the version is set, core's form has no `secret`.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ pub fn revealed_plan(schema: &ResourceSchema, planned: &Value, config: &Value) -
     change(schema, planned, config, reveal_planned)
 }
 
-/// A prior state in the provider's own form. A value of the version of the configuration is the one that was written; one
-/// of another version is not known.
+/// A prior state in the provider's own form. A value of the version of the configuration is the one that was written;
+/// one of another version is not known.
 #[must_use]
 pub fn revealed_prior(schema: &ResourceSchema, prior: &Value, config: &Value) -> Value {
     change(schema, prior, config, reveal_written)
@@ -140,8 +140,8 @@ fn is_hidden(attribute: &Attribute, versions: &Value) -> bool {
     attribute.has_companion && !versions.get(&attribute.version_name()).is_null()
 }
 
-/// A change of an object at an attribute with a companion; the last argument is the object at the same place of the other
-/// value.
+/// A change of an object at an attribute with a companion; the last argument is the object at the same place of the
+/// other value.
 type Change = fn(&Attribute, &mut Parts, &Value);
 
 /// Changes the objects in the data of a value.

@@ -51,8 +51,9 @@ impl Hash for Number {
 pub struct NumberError;
 
 impl Number {
-    /// Converts a 64-bit float by its shortest decimal text; `None` for NaN and infinities. A subnormal one is converted
-    /// exactly: core counts its digits as if it had the precision of larger ones, and finds another shortest text.
+    /// Converts a 64-bit float by its shortest decimal text; `None` for NaN and infinities. A subnormal one is
+    /// converted exactly: core counts its digits as if it had the precision of larger ones, and finds another shortest
+    /// text.
     #[must_use]
     pub fn from_f64(number: f64) -> Option<Self> {
         if number.is_subnormal() {

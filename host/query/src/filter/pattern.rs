@@ -1,8 +1,8 @@
 //! Patterns of texts: `LIKE "ab%"` and `STARTS_WITH "ab"`.
 //!
 //! # Cost
-//! A match looks at each byte of the text a fixed number of times, whatever the pattern: `%` is the only wildcard, so each
-//! piece between two of them is taken where it is found first.
+//! A match looks at each byte of the text a fixed number of times, whatever the pattern: `%` is the only wildcard, so
+//! each piece between two of them is taken where it is found first.
 
 /// A pattern: texts in order, with any text between them.
 #[derive(Debug, Clone, PartialEq, Eq)]

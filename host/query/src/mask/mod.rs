@@ -1,9 +1,10 @@
 //! Field masks: the parts of a resource to show, write or compare.
 //!
 //! # Contract
-//! A mask without paths means everything, and so does one with the path `*`. The mask skips paths of removed fields, recognized by their reserved names.
-//! `data` is addressed as in a filter; a path may end at one key of a map. Kept parts stay as they are encoded, with
-//! fields that no descriptor knows; a message that is kept in part loses all fields that the mask does not name.
+//! A mask without paths means everything, and so does one with the path `*`. The mask skips paths of removed fields,
+//! recognized by their reserved names. `data` is addressed as in a filter; a path may end at one key of a map. Kept
+//! parts stay as they are encoded, with fields that no descriptor knows; a message that is kept in part loses all
+//! fields that the mask does not name.
 //!
 //! # Cost
 //! Showing and writing walk over the encoding once and do not decode `data`. Comparing decodes both sides.
@@ -80,8 +81,8 @@ impl Mask {
         Self::parse(&all, schema)
     }
 
-    /// Reads a mask for writing. Without paths, or with `*`, it means everything that a client may write; paths of the server's own
-    /// fields are dropped, so the mask may become empty.
+    /// Reads a mask for writing. Without paths, or with `*`, it means everything that a client may write; paths of the
+    /// server's own fields are dropped, so the mask may become empty.
     ///
     /// # Errors
     /// Those of [`Mask::parse`], or a path goes through a list of messages.

@@ -1,4 +1,5 @@
-//! Extensions of goten's language: patterns of texts, conditions on one message of a list, keys in quotes, the mask `*`.
+//! Extensions of goten's language: patterns of texts, conditions on one message of a list, keys in quotes, the mask
+//! `*`.
 
 use mortise_query::{Candidate, Mask, OrderBy};
 use mortise_resource::EncodedResource;

@@ -3,9 +3,9 @@
 //! A call that may change something reserves its place in the log before it begins, so every change can be recorded. If
 //! the call ends before its outcome, the record says `DeadlineExceeded` once its time is up, and `Cancelled` otherwise,
 //! since then its client has given it up. A change of the resource service ends so only before its commit
-//! ([`with_outcome`](super::with_outcome)); one of another service may have been made. Reads reserve a place only if they
-//! are to be recorded: all reads if the settings say so, and refused ones. A call over its rate is counted, and leaves no
-//! record.
+//! ([`with_outcome`](super::with_outcome)); one of another service may have been made. Reads reserve a place only if
+//! they are to be recorded: all reads if the settings say so, and refused ones. A call over its rate is counted, and
+//! leaves no record.
 //!
 //! The host's own calls have no origin and leave no record: each follows from a call that has one.
 

@@ -67,8 +67,8 @@ impl Source {
         }
     }
 
-    /// Returns the source that the shares of a caller are counted for: its credentials or, without any, its address, its
-    /// user, or its name if it is a part of this server. `None` for the server itself.
+    /// Returns the source that the shares of a caller are counted for: its credentials or, without any, its address,
+    /// its user, or its name if it is a part of this server. `None` for the server itself.
     pub fn of_caller(caller: &dyn Authorizer, origin: Option<&Origin>) -> Option<Self> {
         match (caller.accessor(), caller.is_authenticated()) {
             ("", false) => Some(origin?.remote.source().unwrap_or_else(|| Self::from_key(caller.caller()))),
@@ -87,8 +87,8 @@ impl Source {
     }
 }
 
-/// The queue of a caller for a scarce thing. All connections of a token's holder share a queue, and so do all callers of
-/// an address without a token.
+/// The queue of a caller for a scarce thing. All connections of a token's holder share a queue, and so do all callers
+/// of an address without a token.
 #[derive(Debug, Clone)]
 pub(crate) struct QueueKey {
     /// Source that takes turns with other callers.

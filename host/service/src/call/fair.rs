@@ -1,13 +1,13 @@
 //! Fair shares for calls: of places, or of bytes of results.
 //!
 //! # Contract
-//! A caller is the holder of a token or, without a token, an address or a local user. Among waiting callers, the one that
-//! holds least is next, and callers that hold equally much take turns: a caller with a thousand waiting calls delays
-//! another by one call. The same applies to the connections of a caller, and the calls of a connection are served in
-//! order. A caller that holds units gets at most half of all units. Callers that have not authenticated get at most three
-//! quarters together; the rest is for those that have, and for local users. Only a single share may exceed these
-//! bounds, since a larger request could never be served otherwise. Dropping a share gives it back; dropping a waiting
-//! call leaves the queue.
+//! A caller is the holder of a token or, without a token, an address or a local user. Among waiting callers, the one
+//! that holds least is next, and callers that hold equally much take turns: a caller with a thousand waiting calls
+//! delays another by one call. The same applies to the connections of a caller, and the calls of a connection are
+//! served in order. A caller that holds units gets at most half of all units. Callers that have not authenticated get
+//! at most three quarters together; the rest is for those that have, and for local users. Only a single share may
+//! exceed these bounds, since a larger request could never be served otherwise. Dropping a share gives it back;
+//! dropping a waiting call leaves the queue.
 //!
 //! A share whose client does not read for [`UNREAD_TIME`] gives way to a waiting call if its caller holds more, or its
 //! connection if both are of one caller ([`FairPool::press`]). So a crowd that begins answers and reads none of them

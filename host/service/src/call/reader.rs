@@ -23,8 +23,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Notes the time since when bytes wait for the client; `None` while the client waits for the server, which also takes
-    /// back that the answer has to give way.
+    /// Notes the time since when bytes wait for the client; `None` while the client waits for the server, which also
+    /// takes back that the answer has to give way.
     pub fn set_unread(&self, since: Option<Instant>) {
         *self.unread_since.lock() = since;
         if since.is_none() {

@@ -1,4 +1,5 @@
-//! Retries: a request without a version hides conflicts with other writers by trying again; one with a version does not.
+//! Retries: a request without a version hides conflicts with other writers by trying again; one with a version does
+//! not.
 //!
 //! After its first conflict a request waits for the turn of the resource ([`WriterQueues`]), and keeps the turn. With
 //! the turn it tries again at once: each further conflict is the commit of a request that has a version or that was at

@@ -1,8 +1,9 @@
 //! Changes whose callers go away, or whose time is up, in the middle of a commit.
 //!
-//! The store makes a commit that it has accepted, whether its caller waits or not. The call of such a change goes on in a
-//! task of its own until the outcome is known, so the audit log says what was done. A call that ends before its commit,
-//! or between two attempts, ends at once. The service counts such tasks, and a stop of the server waits for them.
+//! The store makes a commit that it has accepted, whether its caller waits or not. The call of such a change goes on in
+//! a task of its own until the outcome is known, so the audit log says what was done. A call that ends before its
+//! commit, or between two attempts, ends at once. The service counts such tasks, and a stop of the server waits for
+//! them.
 //!
 //! Cost: an allocation and a clone of the caller for each change.
 

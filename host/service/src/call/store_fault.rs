@@ -5,8 +5,8 @@ use mortise_store::StoreError;
 
 /// Returns the error for a fault of the store: the caller's code where the request does not fit the stored state;
 /// `ResourceExhausted` while the disk or a quota is full, where a later retry makes sense; `Unavailable` once the store
-/// takes no writes until it is opened again, and at the end of the server; `Aborted` where the caller has to read again;
-/// `Internal` for faults of the store itself.
+/// takes no writes until it is opened again, and at the end of the server; `Aborted` where the caller has to read
+/// again; `Internal` for faults of the store itself.
 pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     use StoreError as E;
     let code = match error {

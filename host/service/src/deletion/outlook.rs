@@ -1,16 +1,16 @@
-//! The outlook of a deletion: its commit, and the work of the garbage collector afterwards, supposed to the end, without
-//! a change of the store.
+//! The outlook of a deletion: its commit, and the work of the garbage collector afterwards, supposed to the end,
+//! without a change of the store.
 //!
-//! The steps are those of [`crate::deletion::reaper`], [`crate::deletion::release`] and [`crate::deletion::owners`], with
-//! the same plans and the same rule for owners, over an [`Overlay`]. Work that is held is tried again after every change,
-//! so the order of the work has no effect on the end.
+//! The steps are those of [`crate::deletion::reaper`], [`crate::deletion::release`] and [`crate::deletion::owners`],
+//! with the same plans and the same rule for owners, over an [`Overlay`]. Work that is held is tried again after every
+//! change, so the order of the work has no effect on the end.
 //!
 //! # Limits
 //! [`MAX_REACHED_RESOURCES`] changed resources and [`MAX_REACHED_BYTES`] of them, [`MAX_WORK`] pieces of work,
-//! [`MAX_PLANS`] plans, and [`MAX_READ_RESOURCES`] resources read by scans and plans; beyond these the outlook is cut, and
-//! says so. The content of a unit of tenancy is scanned once; later rounds look at what is left of it. A large outlook has the place of large plans that
-//! are only shown, so that readers do not delay deletions. Concurrent changes, and work of earlier deletions that does
-//! not touch the resource, are not foreseen.
+//! [`MAX_PLANS`] plans, and [`MAX_READ_RESOURCES`] resources read by scans and plans; beyond these the outlook is cut,
+//! and says so. The content of a unit of tenancy is scanned once; later rounds look at what is left of it. A large
+//! outlook has the place of large plans that are only shown, so that readers do not delay deletions. Concurrent
+//! changes, and work of earlier deletions that does not touch the resource, are not foreseen.
 
 mod holds;
 mod work;

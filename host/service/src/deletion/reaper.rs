@@ -171,8 +171,8 @@ mod tests {
         service::ResourceService,
     };
 
-    /// A policy that an earlier release stored with an owner and an owner reference stays when both are gone; a token with
-    /// the same owner goes.
+    /// A policy that an earlier release stored with an owner and an owner reference stays when both are gone; a token
+    /// with the same owner goes.
     #[tokio::test]
     async fn a_policy_stays_when_its_owners_go() {
         let dir = tempfile::tempdir().unwrap();

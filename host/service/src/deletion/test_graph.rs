@@ -166,7 +166,8 @@ impl Here {
         all.into_iter().map(|one| (one.id.unwrap(), one.version)).collect()
     }
 
-    /// Makes one pass of the collector over the work for the nodes with a prefix, in a random order, some of it at once.
+    /// Makes one pass of the collector over the work for the nodes with a prefix, in a random order, some of it at
+    /// once.
     async fn pass(&self, prefix: &str, random: &mut fastrand::Rng) {
         let mut tombstones = self.of_type(&types::tombstone(), &format!("tombstone-{prefix}")).await;
         random.shuffle(&mut tombstones);

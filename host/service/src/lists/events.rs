@@ -14,9 +14,9 @@
 //!
 //! # Cost
 //! Changes in other tenancies, and of names without the prefix, do not wake a watch. A change that the caller may not
-//! read, of another GroupVersion, or of another name than the [only](Events::only) one, is evaluated in vain: the caller
-//! pays for the time, and beyond a share of a processor its watches get changes later ([`WatchPace`]). An event that is
-//! delivered costs no share: its reader sets the pace.
+//! read, of another GroupVersion, or of another name than the [only](Events::only) one, is evaluated in vain: the
+//! caller pays for the time, and beyond a share of a processor its watches get changes later ([`WatchPace`]). An event
+//! that is delivered costs no share: its reader sets the pace.
 
 use std::time::{Duration, Instant};
 
@@ -175,7 +175,8 @@ impl Events {
             }
             drop(hooks);
             if is_live && !handed_over {
-                // A hook may have moved the watch to another thread, whose time says nothing; others may have the processor.
+                // A hook may have moved the watch to another thread, whose time says nothing; others may have the
+                // processor.
                 let worked = processor_time().saturating_sub(worked_before).min(begun.elapsed());
                 self.open.until(self.pace.turn()).await?.pay(WAKE_TIME + worked);
             }

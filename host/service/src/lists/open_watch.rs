@@ -127,8 +127,8 @@ impl OpenWatch {
         }
     }
 
-    /// Ends the watch when the service stops, when it has to make room, or when the caller's permissions differ from those
-    /// at its start.
+    /// Ends the watch when the service stops, when it has to make room, or when the caller's permissions differ from
+    /// those at its start.
     ///
     /// # Errors
     /// The reason for the end of the watch.

@@ -68,7 +68,8 @@ impl Lists {
         self.paces.watch(caller.queue_key().holder)
     }
 
-    /// Asks answers that are not read to give way to callers that wait. Returns whether any was asked, or a watch had to leave.
+    /// Asks answers that are not read to give way to callers that wait. Returns whether any was asked, or a watch had
+    /// to leave.
     pub(crate) fn press(&self, now: Instant) -> bool {
         let asked = self.snapshots.press(now) + self.bytes.press(now);
         if asked > 0 {

@@ -1,11 +1,11 @@
 //! The pace of watches that evaluate changes: the processor time that the watches of one caller may use.
 //!
 //! # Contract
-//! A watch whose query names no value that the store can look up evaluates every change of its type. Its caller pays for
-//! the time: the watches of a caller take turns, one at a time, first come, first served. A pause after each turn keeps
-//! them at [`SHARE`] of a processor, and the watches of all waiting callers together at half of the processors. After a
-//! rest the turns of [`CREDIT`] have no pause, so a few watches never wait. A waiting watch gets its changes later, and
-//! has lagged if too many come meanwhile. Writers and other callers do not wait for it.
+//! A watch whose query names no value that the store can look up evaluates every change of its type. Its caller pays
+//! for the time: the watches of a caller take turns, one at a time, first come, first served. A pause after each turn
+//! keeps them at [`SHARE`] of a processor, and the watches of all waiting callers together at half of the processors.
+//! After a rest the turns of [`CREDIT`] have no pause, so a few watches never wait. A waiting watch gets its changes
+//! later, and has lagged if too many come meanwhile. Writers and other callers do not wait for it.
 //!
 //! # Cost
 //! Two locks for each turn, and memory for each caller with open watches.

@@ -5,8 +5,8 @@
 //! type, with the checks and hooks of a list. A resource that the caller may not read is neither shown nor counted.
 //!
 //! # Cost and limits
-//! A search reads the resources that its access path finds ([`access`], [`walk`]), within the limits of [`search`]. Watches have
-//! those of [`watch`], indexes those of [`field_index`], and searches as of one version those of [`past`].
+//! A search reads the resources that its access path finds ([`access`], [`walk`]), within the limits of [`search`].
+//! Watches have those of [`watch`], indexes those of [`field_index`], and searches as of one version those of [`past`].
 
 mod access;
 mod collect;

@@ -3,12 +3,13 @@
 //! # Contract
 //! A search with `at = "now"` answers as of the newest commit. If there are more pages, the store keeps the content of
 //! its place ([`PastContent`]), and a page of that version is exact whatever changes meanwhile, by any access path: a
-//! resource that was overwritten counts as it was, and any other as it is. The rights of a caller are those of the page.
+//! resource that was overwritten counts as it was, and any other as it is. The rights of a caller are those of the
+//! page.
 //!
 //! # Limits
 //! [`MAX_KEPT_VERSIONS`] contents; beyond it, the caller with the most loses the least recently used. Each is dropped
-//! [`KEPT_IDLE_TIME`] after its last page, and [`KEPT_TIME`] after its first, and when its overwritten states exceed the
-//! bytes of all scans (`store.watch_bytes`). A later page is Aborted. A restart drops all.
+//! [`KEPT_IDLE_TIME`] after its last page, and [`KEPT_TIME`] after its first, and when its overwritten states exceed
+//! the bytes of all scans (`store.watch_bytes`). A later page is Aborted. A restart drops all.
 //!
 //! # Cost
 //! None for a search without `at`. A commit compares its changes with each kept content; a page copies the references

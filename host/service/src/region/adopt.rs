@@ -2,10 +2,10 @@
 //!
 //! # Contract
 //! Adopted replicas become resources of this region, with their uids. Their region field, if it names the lost region,
-//! names this one then. A replica that the policy of its partition gives to another region stays as it is, and is named.
-//! Removed replicas leave no deletion behind: resources here that they own stay, and a namespace with resources is held.
-//! The position in the lost region's changes is dropped. Each change is one commit and one line in the audit log, so an
-//! interrupted take-over is continued by another one.
+//! names this one then. A replica that the policy of its partition gives to another region stays as it is, and is
+//! named. Removed replicas leave no deletion behind: resources here that they own stay, and a namespace with resources
+//! is held. The position in the lost region's changes is dropped. Each change is one commit and one line in the audit
+//! log, so an interrupted take-over is continued by another one.
 //!
 //! # Cost
 //! Every resource of the store is read once; a page is in memory at a time.
@@ -55,8 +55,8 @@ impl Replicas {
     /// Adopts or removes the replicas from a region.
     ///
     /// # Errors
-    /// `FailedPrecondition`: this server has no region. `InvalidArgument`. `Unavailable`: the audit log takes no records.
-    /// Faults of the store.
+    /// `FailedPrecondition`: this server has no region. `InvalidArgument`. `Unavailable`: the audit log takes no
+    /// records. Faults of the store.
     pub async fn adopt(&self, request: &AdoptRequest) -> Result<AdoptResponse, Error> {
         let Some(here) = self.core.region() else {
             return Err(Error::new(Code::FailedPrecondition, "the server is in no region (region.name)"));

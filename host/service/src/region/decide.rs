@@ -1,8 +1,8 @@
 //! The effect of one change from a peer, decided by the stored resource of its name.
 //!
 //! # Contract
-//! Only replicas from the peer are changed, and resources that the peer's policy here, or the former owner's word, gives
-//! to it. So a peer that lies changes its own replicas alone.
+//! Only replicas from the peer are changed, and resources that the peer's policy here, or the former owner's word,
+//! gives to it. So a peer that lies changes its own replicas alone.
 //!
 //! A namespace that its owner deletes stays while resources of others are in it ([`super::held_unit`]).
 
@@ -251,8 +251,8 @@ fn unmarked(found: Result<TenancyUnits, UnitError>) -> Result<TenancyUnits, Repl
 /// Whether a replica has the state of this version already.
 ///
 /// Versions of different stores cannot be compared, and a store that was set back gives a version twice: in a snapshot,
-/// the generation and the time of the update have to agree, too. A replica with a version that its owner cannot have reached is from
-/// a message that was not true.
+/// the generation and the time of the update have to agree, too. A replica with a version that its owner cannot have
+/// reached is from a message that was not true.
 fn is_known(replica: &pb::Resource, incoming: &pb::Resource, store: &OwnerStore, is_snapshot: bool) -> bool {
     let version = incoming.version.as_str();
     let updated = |resource: &pb::Resource| resource.meta.as_ref().and_then(|meta| meta.update_time);
@@ -292,8 +292,8 @@ fn set_origin(replica: &mut pb::Resource, peer: &str, version: &str, store: &Own
     });
 }
 
-/// Checks that a resource here does not conflict with a peer's of its name: it is the peer's, or its former owner or the
-/// policy here has given it to the peer. A peer's own word about the resource of another region does not count.
+/// Checks that a resource here does not conflict with a peer's of its name: it is the peer's, or its former owner or
+/// the policy here has given it to the peer. A peer's own word about the resource of another region does not count.
 fn check_conflict(
     stored: &pb::Resource,
     computed_owner: Option<&str>,

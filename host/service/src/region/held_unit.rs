@@ -2,9 +2,9 @@
 //! goes when the last one does.
 //!
 //! # Contract
-//! A held namespace is not marked, so the resources in it can be read, and be written by the region that they belong to.
-//! Its status under the key `mortise` has the condition `Held`. [`crate::deletion`] removes it once it is empty. Another
-//! namespace of its owner with the same name takes its place.
+//! A held namespace is not marked, so the resources in it can be read, and be written by the region that they belong
+//! to. Its status under the key `mortise` has the condition `Held`. [`crate::deletion`] removes it once it is empty.
+//! Another namespace of its owner with the same name takes its place.
 
 use mortise_resource::{
     EncodedResource, meta,

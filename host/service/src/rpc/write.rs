@@ -461,8 +461,9 @@ fn attempt_error(error: StoreError, incoming: &pb::Resource) -> AttemptError {
     match error {
         StoreError::CasFailure { .. } => AttemptError::Failed(Failure::Conflict(cas_failure())),
         StoreError::WrongUid if sent_uid => Error::new(Code::FailedPrecondition, error.to_string()).into(),
-        // Two concurrent creations of one name: the other came first. Without a version this one becomes an update, and a
-        // given version is not that of the other one. The uid is the server's own, so the caller gets no error about it.
+        // Two concurrent creations of one name: the other came first. Without a version this one becomes an update, and
+        // a given version is not that of the other one. The uid is the server's own, so the caller gets no error about
+        // it.
         StoreError::WrongUid => AttemptError::Failed(Failure::Conflict(cas_failure())),
         StoreError::ExpectationFailed { .. } | StoreError::ReferrersChanged => AttemptError::StaleExpectation,
         StoreError::TooLarge { .. } => Error::invalid(error.to_string()).into(),

@@ -245,8 +245,8 @@ async fn same_name(core: &Core, resource: &pb::Resource) -> Result<Option<pb::Re
     }
 }
 
-/// Whether a resource stays when its owners go: a policy may deny something, and a cascade has no caller with permissions
-/// that could be compared with what the deletion opens. Policies of earlier releases may have owners.
+/// Whether a resource stays when its owners go: a policy may deny something, and a cascade has no caller with
+/// permissions that could be compared with what the deletion opens. Policies of earlier releases may have owners.
 pub(crate) fn outlives_owners(id: &pb::Id) -> bool {
     id.r#type.as_ref().is_some_and(|resource_type| types::policy().matches(resource_type))
 }

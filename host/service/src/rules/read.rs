@@ -41,9 +41,9 @@ pub(crate) async fn read_checked(
     Ok(resource)
 }
 
-/// Decides whether a caller may read the resource of an id, before the resource is looked up: so the answer and its time
-/// say nothing about the existence of the resource. `None` means no; everyone may read a type that is not registered. An
-/// id of a reference has no GroupVersion: then the permission for one version of the type suffices.
+/// Decides whether a caller may read the resource of an id, before the resource is looked up: so the answer and its
+/// time say nothing about the existence of the resource. `None` means no; everyone may read a type that is not
+/// registered. An id of a reference has no GroupVersion: then the permission for one version of the type suffices.
 ///
 /// # Errors
 /// Faults of the hook.

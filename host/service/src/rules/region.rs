@@ -125,8 +125,8 @@ pub(crate) fn set_computed(
     Ok(())
 }
 
-/// Whether the owner's write gives a resource to another region: its region field names one that is enabled and may have
-/// a replica, which the new owner needs.
+/// Whether the owner's write gives a resource to another region: its region field names one that is enabled and may
+/// have a replica, which the new owner needs.
 fn gives(kind: &ResourceType, resource: &pb::Resource, policy: Option<&MultiRegionPolicy>, here: &str) -> bool {
     let Some(policy) = policy else { return false };
     let named = named(kind, resource);

@@ -35,8 +35,8 @@ pub(crate) fn set_block(resource: &mut pb::Resource, blocks: bool) {
     }
 }
 
-/// Sets `meta` of a resource that is about to replace `stored`; its uid is known. The protection from deletion is the one
-/// that the resource has already, from `stored` or from the type's hook.
+/// Sets `meta` of a resource that is about to replace `stored`; its uid is known. The protection from deletion is the
+/// one that the resource has already, from `stored` or from the type's hook.
 pub(crate) fn set(
     kind: &ResourceType,
     resource: &mut pb::Resource,

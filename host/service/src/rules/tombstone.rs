@@ -40,8 +40,8 @@ pub(crate) fn pending(stored: &pb::Resource, deletion: &str) -> Mutation {
 }
 
 /// Returns work for the garbage collector: the tombstone, with an unpredictable name, of an owner that does not exist.
-/// Only the second pass is left to do, so that the child of the same commit is there for a while. The uid is the word of
-/// the child's writer, so no owner reference is let go: the tombstone has no time of a deletion ([`is_of_absent`]).
+/// Only the second pass is left to do, so that the child of the same commit is there for a while. The uid is the word
+/// of the child's writer, so no owner reference is let go: the tombstone has no time of a deletion ([`is_of_absent`]).
 pub(crate) fn of_absent(owner: &pb::Id) -> Mutation {
     let owner = pb::Resource { id: Some(owner.clone()), ..pb::Resource::default() };
     let mut tombstone = tombstone(&owner, &ids::ulid(), "");

@@ -10,7 +10,8 @@
 //!
 //! # Cost
 //! Disk space for the new store beside the old one; some 20 MB of content each second. In memory: the opened store's
-//! history, two caches of [`CACHE_BYTES`], a batch, and what sled keeps of each page, about half of the new file's bytes.
+//! history, two caches of [`CACHE_BYTES`], a batch, and what sled keeps of each page, about half of the new file's
+//! bytes.
 
 use std::{fs, io, path::Path};
 

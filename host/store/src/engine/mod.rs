@@ -130,8 +130,8 @@ impl SledBackend {
         offline::check(path, work_dir)
     }
 
-    /// Writes the store in `path` again, without the space of what was deleted; no server may have it open. Safe under a
-    /// kill at any moment. Needs disk space for the result beside the store. Blocks.
+    /// Writes the store in `path` again, without the space of what was deleted; no server may have it open. Safe under
+    /// a kill at any moment. Needs disk space for the result beside the store. Blocks.
     ///
     /// # Errors
     /// [`StoreError::Absent`], [`StoreError::Locked`], [`StoreError::NewerFormat`]; [`StoreError::Corrupt`]; faults of

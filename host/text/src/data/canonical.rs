@@ -3,8 +3,8 @@
 //!
 //! Encodes only; `mortise_resource::wire` reads.
 //!
-//! A field without presence is left out if it has its default, which is the zero whose bits are all zero. `prost-reflect`
-//! compares by value and loses `-0.0`; [`present_fields`] and [`alone`] keep its sign.
+//! A field without presence is left out if it has its default, which is the zero whose bits are all zero.
+//! `prost-reflect` compares by value and loses `-0.0`; [`present_fields`] and [`alone`] keep its sign.
 
 use std::borrow::Cow;
 

@@ -7,8 +7,8 @@
 //! - `null` means that the field is absent, except in `google.protobuf.Value`.
 //! - A string field takes a YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`, and so
 //!   do `true` and `2024-01-01`. Nothing is converted, so nothing is lost. `null`, `~` and an empty value are not
-//!   strings; where a string is needed, as in maps, they have to be quoted. Numbers and booleans of JSON and HCL are not
-//!   strings.
+//!   strings; where a string is needed, as in maps, they have to be quoted. Numbers and booleans of JSON and HCL are
+//!   not strings.
 //! - Integers may be written as `1.0` or `1e3`, and in quotes, if they are whole and within the field's range.
 //! - Enums go by name or number; `bytes` are base64.
 

@@ -1,13 +1,13 @@
 //! Has the host perform the health checks of workloads; it writes the results to the status `catalog.v1/check-NAME`.
 //!
 //! # Contract
-//! - A check by `ttl` passes while the last report of a client is younger than the `ttl`. No client can report while the
-//!   server is stopped or its machine sleeps: the timer stands still meanwhile, and begins again after a start.
+//! - A check by `ttl` passes while the last report of a client is younger than the `ttl`. No client can report while
+//!   the server is stopped or its machine sleeps: the timer stands still meanwhile, and begins again after a start.
 //! - A check by `http`, `tcp` or `grpc` goes to the workload's first address when its interval is over. Its status is
 //!   written when the result changes, so a check that keeps passing costs no write.
 //! - Hosts that are not granted are not reached: the status names the grant to add.
-//! - Checks wait for each other only within a group: the workloads whose names differ behind the last dash alone, as those
-//!   of a service do.
+//! - Checks wait for each other only within a group: the workloads whose names differ behind the last dash alone, as
+//!   those of a service do.
 //!
 //! # Cost
 //! A reconcile passes the checks of one workload to the host, and waits for none of them.

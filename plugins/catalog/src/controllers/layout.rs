@@ -1,8 +1,8 @@
 //! The parts of a service's endpoints: those in its ServiceEndpoints (the head), and slices.
 //!
 //! # Contract
-//! - The head lists the slices in the order of the names of workloads. A slice has the workloads from its first name up to
-//!   the first name of the next one; the head has those before the first slice.
+//! - The head lists the slices in the order of the names of workloads. A slice has the workloads from its first name up
+//!   to the first name of the next one; the head has those before the first slice.
 //! - A part has at most [`MAX_ENDPOINTS`] endpoints and [`MAX_BYTES`]. A part that would get larger is split: first the
 //!   head lists the new slice, then the new slice is written, and only then the former part loses those endpoints. So
 //!   each endpoint is in one part or two at every moment.
@@ -138,8 +138,8 @@ pub(crate) fn fill(ctx: &Context<'_>, service: &Typed<Service>, names: (&str, &s
     Ok(filled)
 }
 
-/// Adds those of the stored endpoints that belong to later parts and are not in their part yet. Returns whether there are
-/// any.
+/// Adds those of the stored endpoints that belong to later parts and are not in their part yet. Returns whether there
+/// are any.
 pub(crate) fn keep(
     endpoints: &mut Vec<Endpoint>,
     stored: &[Endpoint],

@@ -278,7 +278,8 @@ fn another_selector_reaches_slices_whose_head_stays() {
     settle_all(&world);
     assert_eq!(parts(&world, "web").concat(), all[..48]);
     assert_eq!(stored(&world, "web").unwrap().version(), head.version());
-    // A world wakes everything when it settles, so the mapper is asked: the change of the Service alone wakes the slices.
+    // A world wakes everything when it settles, so the mapper is asked: the change of the Service alone wakes the
+    // slices.
     let changed = world.get::<Service>(&SERVICE.id("web", &World::tenancy())).unwrap();
     let woken = super::slices::of_service(&world.context(), &changed).unwrap();
     let woken: Vec<_> = woken.into_iter().map(|slice| slice.name).collect();

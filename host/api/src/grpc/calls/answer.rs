@@ -1,5 +1,5 @@
-//! A call whose caller is known, and its answer on the way to HTTP/2: split into frames, and dropped when it is ended from
-//! outside.
+//! A call whose caller is known, and its answer on the way to HTTP/2: split into frames, and dropped when it is ended
+//! from outside.
 
 use std::{
     pin::Pin,
@@ -202,8 +202,8 @@ struct AnswerBody {
 type Polled = Poll<Option<Result<Frame<Bytes>, Status>>>;
 
 impl AnswerBody {
-    /// The next frame, and whether it added to the waiting bytes. From here on the frame is unread, until HTTP/2 asks for
-    /// the next one.
+    /// The next frame, and whether it added to the waiting bytes. From here on the frame is unread, until HTTP/2 asks
+    /// for the next one.
     fn poll(&self, cx: &mut Context<'_>) -> (Polled, bool) {
         self.answer.guard.reader.set_unread(None);
         let (polled, more) = self.poll_state(cx);

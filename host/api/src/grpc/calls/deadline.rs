@@ -1,9 +1,9 @@
 //! The deadline of a call, from its header `grpc-timeout`: one to eight digits and a unit.
 //!
-//! It holds for the whole call: until the answer begins ([`Within`]), and from then on until the answer ends (`answer`).
-//! tonic has a timer of its own for the header, which ends calls as Cancelled, and only those whose answers have not
-//! begun. That timer starts after this one, and is asked after this one, so it ends a call only if the machine stopped the
-//! thread between the two looks, and the time passed meanwhile.
+//! It holds for the whole call: until the answer begins ([`Within`]), and from then on until the answer ends
+//! (`answer`). tonic has a timer of its own for the header, which ends calls as Cancelled, and only those whose answers
+//! have not begun. That timer starts after this one, and is asked after this one, so it ends a call only if the machine
+//! stopped the thread between the two looks, and the time passed meanwhile.
 //!
 //! Cost: a call without the header pays for one look into its headers; one with it for a timer.
 

@@ -2,7 +2,8 @@
 //!
 //! All bytes count from the first on, by one atomic addition for each frame. Over the limit, messages of more than
 //! [`SMALL_MESSAGE_BYTES`] bytes are refused, and over twice the limit all messages: so small calls go on while large
-//! messages arrive. Length and number of the messages are checked, too (`messages`). A stream of requests may last for ever, so it counts as much as the largest question to reflection.
+//! messages arrive. Length and number of the messages are checked, too (`messages`). A stream of requests may last for
+//! ever, so it counts as much as the largest question to reflection.
 
 use std::{
     pin::Pin,

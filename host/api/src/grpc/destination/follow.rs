@@ -4,9 +4,9 @@
 //! - A service exists if its Service does, or if a client wrote ServiceEndpoints without one.
 //! - The watch of the ServiceEndpoints is the caller's; it decides whether the caller learns of the service at all. The
 //!   others are the host's.
-//! - A state is passed on once it is settled: all snapshots are complete, the endpoints of a Service with a selector are
-//!   there, and so is each slice that they list. A state that does not settle within [`SETTLE_TIME`] counts as it is. So
-//!   a service whose endpoints are about to be computed, or were removed by hand, does not look empty meanwhile.
+//! - A state is passed on once it is settled: all snapshots are complete, the endpoints of a Service with a selector
+//!   are there, and so is each slice that they list. A state that does not settle within [`SETTLE_TIME`] counts as it
+//!   is. So a service whose endpoints are about to be computed, or were removed by hand, does not look empty meanwhile.
 //!
 //! # Cost
 //! Two watches for each service, and a third while it has slices.

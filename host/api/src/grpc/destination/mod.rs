@@ -3,14 +3,15 @@
 //! One implementation serves `conduit.proxy.destination.Destination` and `io.linkerd.proxy.destination.Destination`: a
 //! translator of ordinary watches of a service's resources.
 //!
-//! `authority` parses targets; `hub` keeps each service once, for all streams; `follow` watches its resources, and `state`
-//! compares their contents; `translate` selects the addresses of a
-//! service for clients; `view` holds the history of one port of a service and computes the next update of a stream;
-//! `encode` makes its bytes; `stream` is the answer to a call; `profile` answers GetProfile.
+//! `authority` parses targets; `hub` keeps each service once, for all streams; `follow` watches its resources, and
+//! `state` compares their contents; `translate` selects the addresses of a service for clients; `view` holds the
+//! history of one port of a service and computes the next update of a stream; `encode` makes its bytes; `stream` is the
+//! answer to a call; `profile` answers GetProfile.
 //!
 //! # Cost
 //! An idle stream costs its place in a view, a timer and the state of HTTP/2. A change of a service costs one walk over
-//! the endpoints of the changed slice for each requested port, and one encoding for all streams that received the previous update.
+//! the endpoints of the changed slice for each requested port, and one encoding for all streams that received the
+//! previous update.
 //!
 //! # Limits
 //! Streams ([`DestinationOptions::max_streams`]), services and bytes (see `hub`), and the common bound on the bytes of

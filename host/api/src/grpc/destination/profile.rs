@@ -1,8 +1,8 @@
 //! The answers of GetProfile: how to speak to a service. Routes are not supported yet.
 //!
 //! - A service: the default profile, with the service's name, whether or not it lists the port. The stream follows the
-//!   existence of the service. If its workloads have different weights, each workload is an override with its weight: proxies
-//!   use no other weights.
+//!   existence of the service. If its workloads have different weights, each workload is an override with its weight:
+//!   proxies use no other weights.
 //! - A service that does not exist: the profile of an unknown target, so that the client uses its own defaults; an
 //!   error would only make it ask again at once.
 //! - One workload of a service: its address as `endpoint`, while it has one.

@@ -1,7 +1,7 @@
 //! The known state of a service, and its changes.
 //!
-//! A service consists of parts: the endpoints in its ServiceEndpoints, and those of each slice. A change names the parts
-//! that differ, so a view of a large service looks at these alone.
+//! A service consists of parts: the endpoints in its ServiceEndpoints, and those of each slice. A change names the
+//! parts that differ, so a view of a large service looks at these alone.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -22,8 +22,8 @@ const SERVICE: &str = "service";
 pub(super) const WORKLOAD: &str = "workload";
 const ZONE: &str = "zone";
 
-/// The addresses for clients of one part of a service, sorted, each once. A number that the service does not list is used
-/// as it is.
+/// The addresses for clients of one part of a service, sorted, each once. A number that the service does not list is
+/// used as it is.
 pub(super) fn addresses(ports: &[ServicePort], endpoints: &[Endpoint], selection: &Selection) -> Vec<Arc<Address>> {
     let listed = ports.iter().find(|port| port.port == u32::from(selection.port));
     let mut found = BTreeMap::new();

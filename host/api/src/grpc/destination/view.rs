@@ -168,8 +168,8 @@ impl View {
         self.version.subscribe()
     }
 
-    /// Applies the change to state number `seen` of the service, unless the view has applied a newer one. Returns false,
-    /// and applies nothing, if the change is not whole and the view has not applied the state before it.
+    /// Applies the change to state number `seen` of the service, unless the view has applied a newer one. Returns
+    /// false, and applies nothing, if the change is not whole and the view has not applied the state before it.
     pub(super) fn apply(&self, seen: u64, service: &ServiceName, update: &Update) -> bool {
         let mut inner = self.inner.lock();
         if seen <= inner.seen {

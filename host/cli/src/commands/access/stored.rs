@@ -73,8 +73,8 @@ impl Collection<'_> {
         self.find(name).await?.ok_or_else(missing)
     }
 
-    /// Writes one, and shows the server's warnings. `before` is the resource to replace, which must not have changed since
-    /// it was read.
+    /// Writes one, and shows the server's warnings. `before` is the resource to replace, which must not have changed
+    /// since it was read.
     pub(super) async fn put<M: Message>(
         &self,
         name: &str,

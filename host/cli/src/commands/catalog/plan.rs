@@ -51,8 +51,8 @@ impl LoadPlan {
         self.skipped.push(Skipped { place: place.into(), reason: reason.into() });
     }
 
-    /// Takes the name of a resource for a name of the source. Another one that differs in marks alone is left out, with a note:
-    /// both would become one resource.
+    /// Takes the name of a resource for a name of the source. Another one that differs in marks alone is left out, with
+    /// a note: both would become one resource.
     pub(super) fn claim(&mut self, name: &str, of: &str, place: &str) -> bool {
         let of = of.to_lowercase();
         let claim = self.claims.entry(name.to_owned()).or_insert_with(|| (of.clone(), place.to_owned()));

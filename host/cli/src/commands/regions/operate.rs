@@ -1,4 +1,5 @@
-//! `mortise regions accept` and `adopt`: decisions of operators about a peer that is stopped, and a region that is lost.
+//! `mortise regions accept` and `adopt`: decisions of operators about a peer that is stopped, and a region that is
+//! lost.
 
 use clap::Args;
 use mortise_resource::{

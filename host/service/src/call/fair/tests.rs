@@ -228,8 +228,8 @@ async fn a_caller_does_not_replace_one_that_holds_as_much() {
     assert_eq!(pool.press(Instant::now()), 0);
 }
 
-/// Lists need many units at once: as many answers give way as are needed, those of the largest holder first, and none if
-/// all of them would not do.
+/// Lists need many units at once: as many answers give way as are needed, those of the largest holder first, and none
+/// if all of them would not do.
 #[tokio::test]
 async fn a_large_call_ends_as_many_unread_shares_as_it_needs_or_none() {
     let pool = FairPool::new(100, 100);

@@ -1,8 +1,8 @@
 //! A watch of one resource: its state, and every change of the shown part. The watch goes on after a removal.
 //!
 //! # Cost
-//! Changes of other names do not wake the watch. Its caller pays for the evaluation of the others, as for that of any query
-//! ([`WatchPace`]): thousands of watches of one resource get its changes later.
+//! Changes of other names do not wake the watch. Its caller pays for the evaluation of the others, as for that of any
+//! query ([`WatchPace`]): thousands of watches of one resource get its changes later.
 
 use mortise_query::{Mask, Schema};
 use mortise_resource::{

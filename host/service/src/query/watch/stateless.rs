@@ -1,8 +1,8 @@
 //! STATELESS: all matches, in no order, and then their changes; resumable.
 //!
-//! Each message after the snapshot is complete, and has a token, unless it is a part of a commit that fills several. The
-//! messages of a snapshot, of a replay, and of one commit belong together: the last of them is complete. Now and then a message has only a token, so that the history still has the
-//! changes after it even if few matches change.
+//! Each message after the snapshot is complete, and has a token, unless it is a part of a commit that fills several.
+//! The messages of a snapshot, of a replay, and of one commit belong together: the last of them is complete. Now and
+//! then a message has only a token, so that the history still has the changes after it even if few matches change.
 
 use std::{time::SystemTime, vec};
 

@@ -201,8 +201,8 @@ impl Committer {
     }
 
     fn snapshot(&self) -> Result<SledSnapshot, StoreError> {
-        // A poisoned store may differ from its disk, so its state must not become a backup; but when its files are gone,
-        // a backup is all that can be saved.
+        // A poisoned store may differ from its disk, so its state must not become a backup; but when its files are
+        // gone, a backup is all that can be saved.
         if let Some(why) = self.shared.poisoned.get()
             && self.shared.files.check().is_ok()
         {

@@ -1,4 +1,5 @@
-//! Files of a store beside sled's: the write-ahead log, the format, the id, the last commit; and the names of open files.
+//! Files of a store beside sled's: the write-ahead log, the format, the id, the last commit; and the names of open
+//! files.
 
 pub(crate) mod closed_at;
 pub(crate) mod format;

@@ -6,10 +6,11 @@
 //! or all. Sled has no option to read past a wrong checksum.
 //!
 //! # Gain
-//! Neither the log, which is empty after a close, nor the history, which is bounded, nor an opening without sled's list of pages gives these
-//! records back. Of 56 single wrong bits in a store of 1,000 resources with a tenth of its history, 2 cost more than one resource (107 at
-//! most); without this module 17 did (180 at most). Of 150 files with damage of several kinds, salvage got something out of 117; without
-//! this module out of 103 (`losses_by_one_wrong_bit_are_small_and_listed`, `damaged_files_get_a_verdict`).
+//! Neither the log, which is empty after a close, nor the history, which is bounded, nor an opening without sled's list
+//! of pages gives these records back. Of 56 single wrong bits in a store of 1,000 resources with a tenth of its
+//! history, 2 cost more than one resource (107 at most); without this module 17 did (180 at most). Of 150 files with
+//! damage of several kinds, salvage got something out of 117; without this module out of 103
+//! (`losses_by_one_wrong_bit_are_small_and_listed`, `damaged_files_get_a_verdict`).
 //!
 //! # Format, of sled 0.34
 //! Segments of [`SEGMENT_BYTES`]: a header of 20 bytes, with the place in the log in bytes 4 to 11, then messages:
