@@ -3,9 +3,9 @@
 //! # Order
 //! The ports are reserved first, so that a wrong address is found at once; clients are refused until the end of the
 //! start. Then come the store, with the sandbox beside it, the audit log, the service, tokens and policies, the
-//! plugins, their controllers, and the copies from other regions. Then the ports open, the ready line on stdout
-//! follows, and the ports answer. A stop ends the ports, the copies, the plugins, the controllers, the audit log and
-//! the store, in this order. A start that fails, or that a signal ends, closes the parts that it has begun.
+//! plugins, their controllers, and the replication from other regions. Then the ports open, the ready line on stdout
+//! follows, and the ports answer. A stop ends the ports, the replication, the plugins, the controllers, the audit log
+//! and the store, in this order. A start that fails, or that a signal ends, closes the parts that it has begun.
 //!
 //! A task that must run as long as the server belongs to a [`TaskWatch`]: its panic stops the server.
 

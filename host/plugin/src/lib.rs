@@ -11,7 +11,7 @@
 //!
 //! Where to look: `load` checks and compiles a component, `manifest` checks its description of itself, `call` calls its
 //! exports, `host` answers its imports within its `grants`, `engine` has the engine, the pool and the threads, `health`
-//! counts faults.
+//! counts faults, `reconciler` calls controllers, `probes` performs the checks that they ask for.
 //!
 //! # Contract
 //! A fault of a guest ends its call alone. The [`HookError`] has the plugin, the hook and the limit, and whether the

@@ -19,6 +19,7 @@ type Key = (String, String, String);
 struct Entry {
     /// The present state; `None`: the resource left the watch.
     put: Option<Box<pb::Resource>>,
+    /// Its incarnations that left the watch.
     gone: DepartedResource,
 }
 
@@ -34,7 +35,9 @@ pub(crate) struct DepartedResource {
 #[derive(Default)]
 pub(crate) struct Changeset {
     changes: HashMap<Key, Entry>,
+    /// Number of the taken changes, merged ones included.
     number: usize,
+    /// Their bytes.
     bytes: usize,
 }
 

@@ -33,6 +33,7 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most changes in one message.
 const MAX_CHUNK_CHANGES: i32 = 1_000;
 
+/// Follows one type of one peer.
 pub(crate) struct Follower {
     pub(crate) service: ResourceService,
     pub(crate) link: Arc<dyn Dial>,

@@ -107,12 +107,12 @@ impl Replication {
     /// Makes the replicas from a lost region this region's own, or removes them.
     ///
     /// # Errors
-    /// `FailedPrecondition`: the region is a peer that answers, or this server has no region. `InvalidArgument`. Faults
-    /// of the store.
+    /// `FailedPrecondition`: the region is a peer that is neither unreachable nor stopped, or this server has no
+    /// region. `InvalidArgument`: the request names this region, or no action. Faults of the store.
     pub async fn adopt(&self, request: data::AdoptRequest) -> Result<data::AdoptResponse, Error> {
         if let Ok(peer) = self.peer(&request.from) {
             let shown = peer.to_pb();
-            // A single type fails also at a peer that answers.
+            // One type may fail while the peer answers.
             let is_lost = match shown.state() {
                 data::PeerState::Stopped => true,
                 data::PeerState::Failed => shown.unreachable_since.is_some(),

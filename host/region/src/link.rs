@@ -71,7 +71,7 @@ pub(crate) trait PeerCalls: Send + Sync {
 /// The way to a peer.
 #[async_trait]
 pub(crate) trait Dial: Send + Sync {
-    /// Returns an open connection.
+    /// Returns the connection.
     async fn open(&self) -> Result<Arc<dyn PeerCalls>, FollowError>;
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Link {
     open: Mutex<Option<(Files, Connection)>>,
 }
 
-/// An open connection. Cheap to clone.
+/// A connection, which opens at its first call. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Connection {
     calls: Authorized,
@@ -97,7 +97,7 @@ impl Link {
         Self { options, max_message, open: Mutex::default() }
     }
 
-    /// Returns the connection, or a new one when its files have changed. The first call connects.
+    /// Returns the connection, or a new one when its files have changed. The channel opens at its first call.
     async fn connection(&self) -> Result<Connection, FollowError> {
         let mut open = self.open.lock().await;
         let options = self.options.clone();

@@ -1,4 +1,5 @@
-//! A watch of one type: applies its messages and retries deferred resources.
+//! A watch of one type: applies its messages and retries deferred resources. docs/query.md (Watches) has the messages
+//! and both kinds of reset.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -341,7 +342,7 @@ impl<'a> Session<'a> {
                 let is_same = |other: &pb::Id| other.name == id.name && other.tenancy == id.tenancy;
                 changes.iter().any(|change| is_same(&change.id())) || answer.unsure.iter().any(is_same)
             };
-            // The watch reports the fate of the others, but not again what the peer gave away.
+            // The watch reports the other resources, but does not repeat those that the peer gave away.
             let absent: Vec<&pb::Id> = chunk.iter().filter(|id| !has(&changes, id)).collect();
             let replicas = self.follower.service.replicas();
             let replicas = replicas.replicas_named(self.follower.report.name(), &absent).await?;

@@ -71,7 +71,7 @@ pub struct Query {
 pub struct ScanPart {
     /// Label that the resources must have, with its value; `None` for all.
     pub label: Option<(String, String)>,
-    /// ListKey behind which the scan starts, in its order; `None` for the beginning.
+    /// Place behind which the scan starts, in the order of lists; `None` for the beginning.
     pub after: Option<ListKey>,
 }
 

@@ -15,7 +15,7 @@ use crate::{
     settings::is_listen,
 };
 
-/// Reason that a text may not replace a file.
+/// Reason why a text may not replace a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CheckError {
     #[error("line {line}: {source}")]
@@ -28,7 +28,7 @@ pub(crate) enum CheckError {
     Upstreams(usize),
 }
 
-/// Reason that a line is not in the part of nginx's language that this plugin writes.
+/// Reason why a line is outside of the part of nginx's language that this plugin writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LineError {
     #[error("{0:?} has no semicolon")]

@@ -3,7 +3,7 @@
 //! # Contract
 //! - The older of two Routes for one path has it; the age is that of the uid, a ULID. The younger has no file.
 //! - A Route that the rules refuse keeps its former part, read from its file: the Route passed under earlier rules.
-//! - The `server` block of a hostname is in the file of the oldest Route that has one.
+//! - The `server` block of a hostname is in the file of the oldest Route that has a file.
 //! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they are.
 //! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream or variable is
 //!   used before its block exists or after it is gone, a new `server` block exists before the old one goes (meanwhile

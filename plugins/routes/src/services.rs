@@ -5,7 +5,6 @@
 //! - Runs while the setting `follow_services` is true, and then needs the grant to read `catalog.v1.ServiceEndpoints`.
 //! - A change of a service's endpoints concerns the Routes that name it, found in an index.
 //! - The Route's status reports, under the key `edge.v1/services`, whether the service exists and has endpoints.
-//!
 //! - Without the setting `resolver`, an endpoint with a host name is left out, and the status tells so: nginx loads
 //!   none of its files if one name in them does not resolve.
 //!

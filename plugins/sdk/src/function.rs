@@ -55,7 +55,7 @@ pub struct Parameter {
     description: &'static str,
 }
 
-/// Reason that a function has no result.
+/// Reason why a function has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionFault {
     /// Index of the faulty argument, from 0; `None` for the call as a whole.

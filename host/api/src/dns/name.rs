@@ -82,8 +82,8 @@ fn of_whole(labels: &[&str]) -> Subject {
     }
 }
 
-/// A name with two labels that could be a workload is a service in a namespace. Names of Kubernetes' kind have `svc` at
-/// the end of the zone instead.
+/// Parses the labels of a short name. Of two labels, the second is the namespace, so a workload's name has three. These
+/// names have no `svc`; the zone may begin with it (`svc.mesh`).
 fn of_short(labels: &[&str]) -> Subject {
     match labels {
         [] => Subject::Apex,

@@ -249,8 +249,8 @@ impl Resolver {
             }
             return self.of_slices(question, namespace, &head, &layout, by).await;
         }
-        // The service may exist without endpoints, because they are not computed yet, or its author writes them and has
-        // not. A caller that may read the endpoints may know that.
+        // A service may exist without endpoints: they are not computed yet, or its author has not written them. A
+        // caller that may read the endpoints may know that.
         let Some(found) = self.read(&host(), "Service", namespace, service).await? else {
             return Err(ResponseCode::NXDomain);
         };
@@ -260,8 +260,9 @@ impl Resolver {
         question.answer(&none).map(Lookup::records).ok_or(ResponseCode::NXDomain)
     }
 
-    /// Answers about a service with slices. Its parts are read in random order, until they have as many healthy
-    /// endpoints as the answer may have records; of a workload, the part that has it is.
+    /// Answers about a service with slices. Its parts (the head and the slices) are read in random order, until they
+    /// have as many healthy endpoints as the answer may have records. For a workload, only the head and its slice are
+    /// read.
     async fn of_slices(
         &self,
         question: Question,

@@ -1,4 +1,4 @@
-//! `mortise regions`: what the server has of other regions, and what is missing; decisions about peers ([`operate`]).
+//! `mortise regions`: the peers, their replicas here, and the deferred resources; decisions about peers ([`operate`]).
 
 mod operate;
 

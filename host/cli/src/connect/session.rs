@@ -95,7 +95,7 @@ impl Session {
         ControllerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)
     }
 
-    /// State of the copies from other regions.
+    /// State of the replicas from other regions.
     #[must_use]
     pub fn regions(&self) -> RegionServiceClient<Authorized> {
         RegionServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER)

@@ -15,7 +15,7 @@ const MAX_RINGS: usize = 8;
 /// Parts of a ring.
 const MAX_RING: u32 = 65_536;
 
-/// A region that copies are pulled from.
+/// A region from which replicas are pulled.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PeerConfig {

@@ -93,7 +93,7 @@ pub struct TypeDecl {
 pub struct RegionDecl {
     /// Field that names the region, which cannot be changed; empty if there is no such field.
     pub field: Vec<FieldDescriptor>,
-    /// Regions that may hold copies.
+    /// Regions that may have replicas.
     pub syncing: wire::RegionSyncing,
 }
 

@@ -20,7 +20,7 @@ const MAX_HEALTH_BYTES: usize = 4 << 10;
 /// The answer to a request.
 pub(super) enum Answer {
     Passes(StatusCode),
-    /// Reason, and text after the request in words.
+    /// Reason of the condition, and the part of its message after the request.
     Fails(&'static str, String),
     Redirect(StatusCode, String),
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use mortise_resource::manifest::{Probe as Wanted, ProbeTls, StatusRange, probe::Check as WantedCheck};
 
-/// Bounds of an attempt's time, and of the time between attempts and for which a report holds.
+/// Shortest and longest time of an attempt.
 const TIMEOUT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(60));
+/// Shortest and longest time between two attempts, and time for which a report holds.
 const INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(7 * 86_400));
 
 /// Most results in a row that a threshold may ask for.

@@ -1,4 +1,5 @@
-//! Plans and applies in core's form of values that are only written (`state::write_only`).
+//! Plans and applies of values that are only written: translates between core's form, which has no such value, and the
+//! provider's own (`state::write_only`).
 
 use super::{
     apply::apply,

@@ -1,4 +1,4 @@
-//! Deletions: what a plan shows of them, and the deletion itself with its wait.
+//! Deletions: the warnings of a plan about them, and the deletion itself with its wait.
 
 use std::fmt::Write as _;
 

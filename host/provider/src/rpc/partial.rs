@@ -3,9 +3,9 @@
 //! The server is asked twice: once with the values of the prior state in place of the unknown ones, and once with other
 //! values. A part that is the same in both answers, now and after the work of controllers, does not depend on the
 //! unknown values, and is known. If the server refuses the prior values, the prior state takes the place of its answer:
-//! the fault may come from the placeholders, and the plan with known values shows one that does not. If it refuses all
-//! others, the parts that the configuration leaves out are unknown, since no answer shows which of them depend on the
-//! unknown values.
+//! the fault may come from the placeholders, and a fault of the configuration itself shows in the plan with known
+//! values. If it refuses all other values, the parts that the configuration leaves out are unknown, since no answer
+//! shows which of them depend on the unknown values.
 
 use mortise_resource::{data::PlanResponse, pb};
 use tonic::{Code, Status};

@@ -166,7 +166,7 @@ impl Session {
         self.configured.lock().await.is_some()
     }
 
-    /// The server that the configuration means, or else the environment.
+    /// The configuration's server, or else the environment's.
     pub(crate) async fn server(&self) -> Result<Arc<Server>, Vec<Diagnostic>> {
         self.check_accepted()?;
         if let Some(server) = &*self.configured.lock().await {

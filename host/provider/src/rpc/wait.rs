@@ -112,8 +112,8 @@ pub(super) struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Waits for what the configuration names. Returns the resource as read last, as far as it fits the plan, and the
-    /// fault of a wait that failed.
+    /// Waits for the conditions and fields that the configuration names. Returns the resource ([`Wait::fitting`]), and
+    /// the fault of a wait that failed.
     pub(super) async fn for_resource(&self, written: pb::Resource) -> (pb::Resource, Option<Diagnostic>) {
         if self.missing(&written).is_empty() {
             return (written, None);

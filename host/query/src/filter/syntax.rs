@@ -3,9 +3,9 @@
 /// A condition, or several.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expression<'t> {
-    /// All of them hold.
+    /// All of these expressions hold.
     All(Vec<Expression<'t>>),
-    /// Any of them holds.
+    /// Any of these expressions holds.
     Any(Vec<Expression<'t>>),
     /// The expression does not hold.
     Not(Box<Expression<'t>>),

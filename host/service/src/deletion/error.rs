@@ -12,7 +12,8 @@ pub enum RemovalError {
     /// A fault of the store, or a conflict.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A referrer of the resource blocks its deletion.
+    /// A referrer or a protection blocks the deletion, the plan is too large, a referrer cannot be cleared, or the
+    /// audit log takes no record.
     #[error(transparent)]
     Refused(Error),
 }

@@ -6,6 +6,15 @@
 //! pending work is in the store, so a crash loses none. The controllers are the reaper (children), the controller of
 //! owner references, and the clean-up of tenancy units.
 //!
+//! | file | work |
+//! |---|---|
+//! | `plan`, `overlay`, `deletions` | the effect of a deletion along the references, over the stored or a supposed state |
+//! | `carry_out`, `removal` | a plan as one commit; deletions without a plan |
+//! | `reaper`, `release` | tombstones: the children; deferred references, and the end of marked resources |
+//! | `owners` | owner references (`meta.owner_references`) |
+//! | `tenancy_cleanup` | the content of marked partitions and namespaces |
+//! | `outlook`, `shown_plan` | the whole effect, foreseen to its end; as an answer for a caller |
+//!
 //! # Cost and limits
 //! A resource without possible referrers needs no plan. A plan reads the index of references for each resource that it
 //! reaches; [`plan`] has the limits.

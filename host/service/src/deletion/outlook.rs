@@ -1,4 +1,4 @@
-//! The outlook of a deletion: its commit, and the work of the garbage collector afterwards, supposed to the end,
+//! The outlook of a deletion: the effect of its commit, and of the garbage collector's work up to its end, worked out
 //! without a change of the store.
 //!
 //! The steps are those of [`crate::deletion::reaper`], [`crate::deletion::release`] and [`crate::deletion::owners`],
@@ -8,8 +8,8 @@
 //! # Limits
 //! [`MAX_REACHED_RESOURCES`] changed resources and [`MAX_REACHED_BYTES`] of them, [`MAX_WORK`] pieces of work,
 //! [`MAX_PLANS`] plans, and [`MAX_READ_RESOURCES`] resources read by scans and plans; beyond these the outlook is cut,
-//! and says so. The content of a unit of tenancy is scanned once; later rounds look at what is left of it. A large
-//! outlook has the place of large plans that are only shown, so that readers do not delay deletions. Concurrent
+//! and names the bound. The content of a unit of tenancy is scanned once; later rounds look at what is left of it. A
+//! large outlook has the place of large plans that are only shown, so that readers do not delay deletions. Concurrent
 //! changes, and work of earlier deletions that does not touch the resource, are not foreseen.
 
 mod holds;
@@ -39,11 +39,11 @@ use crate::{
 };
 pub(super) use holds::Holds;
 
-/// Pieces of work of one outlook.
+/// Most pieces of work of one outlook.
 const MAX_WORK: usize = 20_000;
-/// Plans of one outlook.
+/// Most plans of one outlook.
 const MAX_PLANS: usize = 20_000;
-/// Resources that the scans and the plans of one outlook read.
+/// Most resources that the scans and the plans of one outlook read.
 const MAX_READ_RESOURCES: usize = 200_000;
 
 /// The target and the field of the reference that leads to a step; `None` for the resource of the request.
@@ -104,6 +104,7 @@ pub(super) struct Outlook<'o> {
     changes: usize,
     /// Content of units that is left after their scan.
     left: HashMap<ResourceKey, Vec<ResourceKey>>,
+    /// The place of a large outlook.
     place: Option<OwnedSemaphorePermit>,
 }
 

@@ -1,4 +1,5 @@
-//! The garbage collector's part of owner references.
+//! Upkeep of owner references (docs/ownership.md): binds the entries of `meta.owner_references`, drops entries that
+//! hold no longer, and deletes a resource with its last entry. The resource with the entries is the *dependent*.
 //!
 //! # Contract
 //! An entry is bound to the incarnation of its owner that was there first, by uid. It holds while that one exists, and,
@@ -257,7 +258,8 @@ impl Deletions {
                 bound.extend((!was_bound).then_some((key, owner)));
                 continue;
             }
-            // The tombstone of an owner that is gone says so; until then, absence says nothing.
+            // A bound owner that is absent is left to its tombstone. One that is there does not refer to the dependent
+            // any more.
             let is_there = async || {
                 let found = key.stored(&self.core).await?;
                 Ok::<_, StoreError>(

@@ -6,7 +6,8 @@
 //! - A referrer with a blocking reference refuses the whole plan, unless it is deleted itself; so does
 //!   `meta.lifecycle.block_deletion` of any deleted resource. A refused plan changes nothing.
 //! - A resource held by finalizers, or by referrers with deferred work, is marked and deleted later; so is everything
-//!   that such a resource still refers to. No reference ever names a missing resource.
+//!   that such a resource still refers to. So no reference names a missing resource, unless its field allows that
+//!   (`ALLOW_DANGLING`).
 //! - Replicas of other regions do not count: their own region follows the deletions here.
 //! - Clearing references are removed from their referrers in this commit.
 //!

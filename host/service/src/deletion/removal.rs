@@ -115,7 +115,7 @@ impl Deletions {
             || deletion_rules::is_protected(stored)
     }
 
-    /// Calls [`Deletions::delete_unchecked`] for every id, also after a failure.
+    /// Calls [`Deletions::delete_for`] for every id, also after a failure.
     ///
     /// # Errors
     /// The first error.

@@ -131,8 +131,8 @@ struct SearchReader {
     /// Resources read by a walk that gave up.
     given_up: i64,
     decoded: i64,
-    /// Places of offered resources, where one may come again: found by a walk at another key, or overwritten
-    /// afterwards.
+    /// Places of the offered resources, if a resource may come twice: a walk finds it at another key, or it is
+    /// overwritten after the page.
     offered: HashSet<[String; 3]>,
     /// The content that the search answers from.
     past: Option<Past>,

@@ -3,9 +3,9 @@
 //! # Contract
 //! Adopted replicas become resources of this region, with their uids. Their region field, if it names the lost region,
 //! names this one then. A replica that the policy of its partition gives to another region stays as it is, and is
-//! named. Removed replicas leave no deletion behind: resources here that they own stay, and a namespace with resources
-//! is held. The position in the lost region's changes is dropped. Each change is one commit and one line in the audit
-//! log, so an interrupted take-over is continued by another one.
+//! named. A removal leaves no tombstone: resources here that a removed replica owns stay. A namespace is held instead.
+//! The position in the lost region's changes is dropped. Each change is one commit and one line in the audit log, so an
+//! interrupted take-over is continued by another one.
 //!
 //! # Cost
 //! Every resource of the store is read once; a page is in memory at a time.
@@ -47,7 +47,7 @@ enum Outcome {
     Planned,
     Changed(Change),
     Refused(pb::Id, Deferral),
-    /// It has another origin by now.
+    /// It has another origin by now, is gone, or needs no change.
     Other,
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Decision {
 }
 
 impl Decision {
+    /// Removes a replica, with a tombstone if its owner deleted it, so that its children here go, too. A namespace is held
+    /// instead; one that is held already stays as it is.
     pub(super) fn removal(stored: &pb::Resource, deleted: bool) -> Self {
         if is_namespace(stored) {
             return held_unit::hold(stored, deleted).map(|held| Self::put(stored, held)).unwrap_or_default();
@@ -148,8 +150,9 @@ impl Replicas {
     }
 
     /// Decides the effect of a resource that its owner gave to another region: to this one, or to a third, whose own
-    /// word is believed from then on. Until that one sends it, the former owner stays the origin, since the new one may
-    /// not have it yet. The change is deferred as long as the policy or the place here does not agree.
+    /// changes are accepted from then on. Until the third region sends the resource, the former owner stays its origin,
+    /// since the new owner may not have it yet. The change is deferred while the policy or the place here does not
+    /// agree.
     async fn hand_over(
         &self,
         registry: &Registry,
@@ -161,7 +164,7 @@ impl Replicas {
         let here = self.core.region().unwrap_or_default();
         let (id, owner) = (replica.id.clone().unwrap_or_default(), owning_region(incoming));
         if owner == peer || (owner == owning_region(replica) && incoming.generation == replica.generation) {
-            // The watch reports a resource of the peer; the other one is known already.
+            // The watch reports resources of the peer, and this state of a given resource is stored already.
             return Ok(Decision::default());
         }
         check_version(&incoming.version, store)?;
@@ -182,7 +185,7 @@ impl Replicas {
         }
         let is_mine = owner == here;
         if is_mine && !replica_origin(incoming).is_empty() {
-            // Of this region's resource, which this region does not have, only a replica is left there.
+            // The peer has a mere replica of a resource that this region has lost.
             return refused(format!(
                 "region {peer:?} has it as a replica from this region, which has no such resource"
             ));
@@ -252,7 +255,7 @@ fn unmarked(found: Result<TenancyUnits, UnitError>) -> Result<TenancyUnits, Repl
 ///
 /// Versions of different stores cannot be compared, and a store that was set back gives a version twice: in a snapshot,
 /// the generation and the time of the update have to agree, too. A replica with a version that its owner cannot have
-/// reached is from a message that was not true.
+/// reached came with a false message, and is replaced.
 fn is_known(replica: &pb::Resource, incoming: &pb::Resource, store: &OwnerStore, is_snapshot: bool) -> bool {
     let version = incoming.version.as_str();
     let updated = |resource: &pb::Resource| resource.meta.as_ref().and_then(|meta| meta.update_time);

@@ -1,8 +1,10 @@
-//! Updates the computed part of resources after a change of their partition's policy or of the types, and at the start.
+//! Updates the regions of resources (`meta.syncing`) after a change of their partition's policy or of the types, and at
+//! the start.
 //!
 //! A pass reads every resource of the partition, and writes those with another region or other regions by now.
 //! Up-to-date resources are not written, so an interrupted pass starts again from the beginning. Passes run one after
-//! another. Each waits after a page for as long as the page took, so that it has half of one thread at most.
+//! another. Each waits after a page for as long as the page took, up to a second, so that it has about half of one
+//! thread.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -174,7 +174,7 @@ pub(crate) fn computes_other(
     set_computed(core, kind, &mut now, placement, false).is_ok() && now.meta != stored.meta
 }
 
-/// Whether a stored resource belongs to another region, which then follows its owner's deletion.
+/// Whether a stored resource belongs to another region. Deletions here leave it alone: its own region follows them.
 pub(crate) fn is_foreign(core: &Core, stored: &EncodedResource) -> bool {
     let Some(here) = core.region() else { return false };
     let meta = stored.decode_meta().ok().flatten();

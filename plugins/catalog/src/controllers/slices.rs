@@ -1,9 +1,9 @@
 //! Keeps the slices of large services ([`layout`]).
 //!
 //! # Contract
-//! - The head's list, read from the store, decides which workloads belong to a slice; a slice that it does not list is
-//!   deleted. A change of the list wakes all slices of the service, so one that was computed from an earlier list is
-//!   computed again.
+//! - The list in the head, which is the service's ServiceEndpoints, is read from the store. It decides which workloads
+//!   belong to a slice; a slice that it does not list is deleted. A change of the list wakes all slices of the service,
+//!   so one that was computed from an earlier list is computed again.
 //! - A change of the Service wakes all of its slices. The slices of one that loses its selector stay as they are.
 //! - A slice that cannot be stored is in the Service's status, and its last content stays.
 //!
@@ -90,7 +90,7 @@ impl Reconciler for Slices {
             let slice = Slice { service: &service, head: &head, layout, number };
             return report(ctx, &service, &id.name, slice.update(ctx, id.clone(), stored));
         }
-        // Clients may write slices as little as computed ones may stay unlisted: readers would not find them.
+        // A slice that no list names is deleted, a client's as well: readers would not find it.
         if let Some(stored) = stored {
             ctx.delete_unchanged(&stored)?;
         }

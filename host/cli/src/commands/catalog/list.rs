@@ -23,7 +23,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// The units of the services.
+    /// The tenancy in which services are listed; `*` is every namespace.
     pub(super) fn units(&self, session: &Session) -> pb::Tenancy {
         match self.all_namespaces {
             true => pb::Tenancy { partition: "default".into(), namespace: "*".into() },

@@ -35,7 +35,7 @@ impl Count {
         self.total += other.total;
     }
 
-    /// Share of the healthy ones; 0 without any endpoint.
+    /// Share of the healthy endpoints, 0 to 1; 0 without any endpoint.
     pub(super) fn share(self) -> f64 {
         self.healthy as f64 / self.total.max(1) as f64
     }
@@ -64,7 +64,7 @@ impl std::fmt::Display for Count {
 /// Counts by zone; endpoints without a zone are under the empty one.
 type Zones = BTreeMap<String, Count>;
 
-/// A service: its ports, and what its endpoints amount to.
+/// A service: its ports, and the counts of its endpoints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     pub(super) ports: Vec<(String, u32)>,

@@ -1,6 +1,6 @@
 //! `mortise catalog top`: the services with the smallest share of healthy endpoints, refreshed at intervals.
 //!
-//! The resources are watched, so an interval costs what changed in it.
+//! The resources are watched, so an interval costs as much as its changes.
 
 use std::{collections::BTreeMap, io::IsTerminal as _, time::Duration};
 
