@@ -111,7 +111,7 @@ impl Access {
         Arc::new(Identity::named(name, vec![GLOBAL_MANAGEMENT.to_owned()], self.management.clone()))
     }
 
-    /// Counts changes of identities and of their permissions.
+    /// Returns the number of changes so far of identities and of their permissions; a receiver wakes at each.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -129,7 +129,7 @@ impl Access {
         self.set_token(&accessor, secrets);
     }
 
-    /// Removes a token.
+    /// Removes a token; its holders have no valid credentials from now on.
     pub fn remove_token(&self, accessor: &str) {
         self.set_token(accessor, Vec::new());
     }
@@ -150,7 +150,7 @@ impl Access {
         self.set_policy(&name, Some(Arc::new(policy)));
     }
 
-    /// Removes a policy.
+    /// Removes a policy; it grants nothing from now on.
     pub fn remove_policy(&self, name: &str) {
         self.set_policy(name, None);
     }
@@ -322,6 +322,7 @@ impl Access {
     }
 }
 
+/// Longest time between two looks for expired tokens.
 const MAX_EXPIRY_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

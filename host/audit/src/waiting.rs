@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// The counts.
+/// Counts of waiting and of dropped records, and the wake-up of callers that wait for room.
 #[derive(Default)]
 pub(crate) struct Waiting {
     records: AtomicUsize,

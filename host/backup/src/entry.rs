@@ -48,7 +48,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Returns the name.
+    /// Returns its path in the archive.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Manifest => MANIFEST.to_owned(),

@@ -3,8 +3,8 @@
 //!
 //! | path | file |
 //! |---|---|
-//! | `/api/<group>/<version>/<kind>` | `collection`, `watch` |
-//! | `/api/<group>/<version>/<kind>/<name>` | `item`, `watch` |
+//! | `/api/<group>/<version>/<kind>` | `collection`, `search`, `watch`, `watch_query` |
+//! | `/api/<group>/<version>/<kind>/<name>` | `item`, `search` (a part of a resource), `watch` |
 //! | `/api/<group>/<version>/<kind>/<name>/_validate` | `validate` |
 //! | `/v1/types`, `/v1/types/<type>` | `types` |
 //! | `/v1/openapi.json` | `openapi` |

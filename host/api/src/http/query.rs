@@ -65,7 +65,7 @@ impl Query {
         self.get("version").to_owned()
     }
 
-    /// The prefix of names.
+    /// The text that the names of a list begin with; empty for all.
     pub(super) fn name_prefix(&self) -> String {
         self.get("name_prefix").to_owned()
     }

@@ -242,7 +242,7 @@ fn access(config: &Config) -> Option<Arc<Access>> {
     acl.enabled.then(|| Arc::new(Access::new(options)))
 }
 
-/// The store.
+/// The options of the store.
 pub(crate) fn store(config: &Config) -> mortise_store::Options {
     let mut options = mortise_store::Options::new(config.data_dir.join("store"));
     options.cache_bytes = match config.store.cache_bytes.0 {

@@ -172,7 +172,7 @@ impl Probe {
                 false => self.condition(found.passes, found.reason, found.message),
             };
             let is_news = last.as_ref().and_then(|last| last.condition.as_ref()) != Some(&condition);
-            // The first result is told in any case: a check without a status does not show why.
+            // The first result is written in any case: a check without a status does not show why.
             if is_news && (tells || last.is_none()) {
                 match self.write_condition("", condition.clone()).await {
                     Written::Done => last = Some(Found { updated_at: now(), condition: Some(condition) }),

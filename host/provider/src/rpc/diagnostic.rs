@@ -54,7 +54,7 @@ pub(crate) fn server_diagnostic(one: &ServerDiagnostic) -> Diagnostic {
     shown
 }
 
-/// An error of a value.
+/// An error at the place of the value.
 pub(crate) fn value_error(fault: &ValueError) -> Diagnostic {
     error_at(&fault.path, fault.what.as_str())
 }

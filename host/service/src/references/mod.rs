@@ -5,7 +5,8 @@
 //! new reference must exist and must not be marked ([`check`]); the commit expects that. A deletion reads the referrers
 //! of every resource that it deletes ([`crate::deletion::plan`]). It is one commit ([`crate::deletion::carry_out`]),
 //! which expects no further referrers. So no reference is ever left without its target, except for references that may
-//! dangle and for owner references; the garbage collector handles these ([`crate::deletion::release`]).
+//! dangle, which stay, and for owner references, which the garbage collector drops ([`crate::deletion::owners`]). It
+//! also does the deferred work of asynchronous references ([`crate::deletion::release`]).
 //!
 //! # Cost
 //! Nothing for a resource of a type without references that no type refers to. The deletion of a resource with

@@ -42,8 +42,8 @@ struct Update {
 }
 
 impl ResourceService {
-    /// Changes fields of a resource, or creates it if `allow_missing` is set. With `validate_only` it answers what it
-    /// would, and stores nothing.
+    /// Changes fields of a resource, or creates it if `allow_missing` is set. With `validate_only` the answer is the
+    /// same, and nothing is stored.
     ///
     /// # Errors
     /// Those of Read and Write; `InvalidArgument`: a path, or a condition together with `allow_missing`; `NotFound`;

@@ -94,7 +94,7 @@ impl Comparison {
         Ok(keyed)
     }
 
-    /// Returns the head.
+    /// Returns the head with which records are compared.
     pub(crate) fn head(&self) -> &SnapshotHead {
         &self.head
     }

@@ -71,7 +71,7 @@ pub(crate) fn nearest(name: &str, candidates: impl IntoIterator<Item = String>) 
         .map(|(.., candidate)| candidate)
 }
 
-/// `did you mean …?`
+/// The remedy for a misspelt name: `did you mean …?`
 pub(crate) fn did_you_mean(candidate: &str) -> String {
     format!("did you mean `{candidate}`?")
 }

@@ -202,7 +202,7 @@ impl World {
         self.cancelled.set(true);
     }
 
-    /// Grants a directory.
+    /// Grants a directory for reading and writing; it is empty at first.
     pub fn grant_directory(&self, name: &str) {
         self.directories.borrow_mut().entry(name.to_owned()).or_default();
     }
@@ -231,7 +231,7 @@ impl World {
         self.probes.borrow().get(name).cloned().unwrap_or_default()
     }
 
-    /// Grants a secret.
+    /// Grants a secret, or replaces its content.
     pub fn grant_secret(&self, name: &str, secret: &[u8]) {
         self.secrets.borrow_mut().insert(name.to_owned(), secret.to_owned());
     }
