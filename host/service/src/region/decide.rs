@@ -41,8 +41,8 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    /// Removes a replica, with a tombstone if its owner deleted it, so that its children here go, too. A namespace is held
-    /// instead; one that is held already stays as it is.
+    /// Removes a replica, with a tombstone if its owner deleted it, so that its children here go, too. A namespace is
+    /// held instead; a held one stays as it is.
     pub(super) fn removal(stored: &pb::Resource, deleted: bool) -> Self {
         if is_namespace(stored) {
             return held_unit::hold(stored, deleted).map(|held| Self::put(stored, held)).unwrap_or_default();
