@@ -20,7 +20,7 @@ const FILES: [&str; 28] = [
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",
-    "mortise/plugin/v1/probes.proto",
+    "mortise/probe/v1/probes.proto",
     "mortise/v1/acl.proto",
     "mortise/v1/auth_service.proto",
     "mortise/v1/change_service.proto",
@@ -76,6 +76,7 @@ fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Res
         .extern_path(".goten.types", "crate::goten")
         .extern_path(".hashicorp.consul.resource", "crate::pb")
         .extern_path(".mortise.plugin.v1", "crate::manifest")
+        .extern_path(".mortise.probe.v1", "crate::probes")
         .extern_path(".mortise.v1", "crate::data")
         .compile_fds(descriptors)?;
 

@@ -60,5 +60,8 @@ pub use proto::mortise::v1 as data;
 /// Manifest messages, which a plugin's `describe` returns.
 pub use proto::mortise::plugin::v1 as manifest;
 
+/// Messages of the checks that the host performs for controllers.
+pub use proto::mortise::probe::v1 as probes;
+
 /// Serialised `FileDescriptorSet` of every file that this crate generates from, imports included.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

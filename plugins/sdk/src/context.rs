@@ -5,8 +5,8 @@ use std::time::Duration;
 use mortise_resource::{
     data::UpdateRequest,
     goten::{Lifecycle, Meta},
-    manifest::Probes,
     pb,
+    probes::Probes,
 };
 use prost::Message;
 

@@ -69,7 +69,7 @@ pub trait Host {
         limit: u32,
     ) -> Result<(Vec<Vec<u8>>, bool), Failure>;
 
-    /// `probes.set`: an encoded `mortise.plugin.v1.Probes`.
+    /// `probes.set`: an encoded `mortise.probe.v1.Probes`.
     fn set_probes(&self, of: &[u8], probes: &[u8]) -> Result<(), Failure>;
 
     /// `kv.get`.

@@ -183,7 +183,7 @@ pub use function::{Function, FunctionFault, Parameter};
 pub use grants::{Files, Kv, PrivateBytes};
 pub use http::{Http, HttpRequest, HttpResponse};
 pub use kind::{Data, Kind};
-pub use mortise_resource::{FieldPath, PathStep, Scope, goten, manifest, meta, name, pb};
+pub use mortise_resource::{FieldPath, PathStep, Scope, goten, manifest, meta, name, pb, probes};
 pub use plan::Plan;
 pub use plugin::{GrantRequest, Plugin};
 pub use query::{Page, Query, query};

@@ -1,6 +1,6 @@
 //! `probes`: checks that the host performs for a controller ([`crate::probes`]).
 
-use mortise_resource::{Code, manifest::Probes};
+use mortise_resource::{Code, probes::Probes};
 
 use crate::{
     bindings::{imports::mortise::plugin::probes::Host, types::IdBytes},

@@ -16,7 +16,7 @@ use std::net::Ipv6Addr;
 
 use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Outcome, Reconciler, Request, Status, Typed,
-    manifest::{GrpcProbe, HttpProbe, Probe, ProbeTls, Probes, StatusRange, TcpProbe, probe},
+    probes::{GrpcProbe, HttpProbe, Probe, ProbeTls, Probes, StatusRange, TcpProbe, probe},
 };
 
 use crate::{

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use mortise_plugin::{
-    Condition, Failure, Status, Typed,
-    manifest::{GrpcProbe, TcpProbe, probe},
-    pb, prost, prost_types,
+    Condition, Failure, Status, Typed, pb,
+    probes::{GrpcProbe, TcpProbe, probe},
+    prost, prost_types,
     testing::World,
 };
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use mortise_query::in_memory;
 use mortise_resource::{
     data::{UpdateRequest, UpdateResponse},
-    manifest::Probes,
     pb,
+    probes::Probes,
 };
 use prost::Message;
 

@@ -9,8 +9,9 @@ use std::{
 
 use mortise_resource::{
     descriptors::FileDescriptorSet,
-    manifest::{self, Controller, Manifest, Probes, TypeName, index::By},
+    manifest::{self, Controller, Manifest, TypeName, index::By},
     pb,
+    probes::Probes,
 };
 use prost::Message;
 
