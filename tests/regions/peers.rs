@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mortise_api::RegionServiceClient;
 use mortise_resource::{
-    data::{AdoptAction, AdoptRequest, PeerState},
+    data::{AdoptAction, AdoptRequest, AdoptResponse, PeerState},
     pb,
 };
 use mortise_test_guests::Thing;
@@ -30,6 +30,13 @@ async fn with_things(number: usize) -> (Servers, Vec<pb::Id>, pb::Id) {
     let child = world.at("us").write(owned(regional_thing("Thing", "child", "us", 1), &ids[0])).await.unwrap();
     world.current().await;
     (world, ids, id_of(&child))
+}
+
+/// Asks us to take over the replicas from eu.
+async fn adopt(world: &Servers, action: AdoptAction, dry_run: bool) -> Result<AdoptResponse, tonic::Status> {
+    let mut client = RegionServiceClient::new(world.at("us").channel().await);
+    let request = AdoptRequest { from: "eu".into(), action: action.into(), dry_run };
+    client.adopt(request).await.map(tonic::Response::into_inner)
 }
 
 #[tokio::test]
@@ -125,6 +132,8 @@ async fn a_snapshot_that_removes_too_much_stops_the_peer() {
     world.replace_store("eu", Some(old.path()));
     world.restart("eu").await;
     world.condition("us", "eu", "Accepted", "TooManyRemovals").await;
+    let refused = adopt(&world, AdoptAction::Adopt, true).await.unwrap_err();
+    assert!(refused.message().contains("is a peer that answers"), "{}", refused.message());
     for id in later.iter().chain(&ids).chain([&child]) {
         assert!(!is_gone(world.at("us"), id).await, "{} stays", id.name);
     }
@@ -180,31 +189,24 @@ async fn a_namespace_stays_for_the_resources_of_other_regions() {
 #[tokio::test]
 async fn the_replicas_of_a_lost_region_are_adopted_or_removed() {
     let (mut world, ids, child) = with_things(4).await;
-    let ask = async |world: &Servers, action: AdoptAction, dry_run: bool| {
-        let mut client = RegionServiceClient::new(world.at("us").channel().await);
-        client
-            .adopt(AdoptRequest { from: "eu".into(), action: action.into(), dry_run })
-            .await
-            .map(|one| one.into_inner())
-    };
-    let refused = ask(&world, AdoptAction::Adopt, true).await.unwrap_err();
+    let refused = adopt(&world, AdoptAction::Adopt, true).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "eu answers: {}", refused.message());
     let by_policy = id_of(&world.at("eu").write(regional_thing("Thing", "by-policy", "", 1)).await.unwrap());
     world.copied(&by_policy, "eu", "us").await;
     world.kill("eu").await;
     eventually("eu is lost", async || world.peer("us", "eu").await.unreachable_since.is_some()).await;
-    let plan = ask(&world, AdoptAction::Adopt, true).await.unwrap();
+    let plan = adopt(&world, AdoptAction::Adopt, true).await.unwrap();
     assert_eq!((plan.types.len(), plan.types[0].done, plan.types[0].refused), (1, 4, 1), "{plan:?}");
     assert!(plan.refused[0].detail.contains("default_control_region"), "{plan:?}");
     assert_eq!(syncing(&world.at("us").read(&ids[0]).await.unwrap()).copied_from, "eu", "nothing has changed");
-    assert_eq!(ask(&world, AdoptAction::Adopt, false).await.unwrap().types, plan.types);
+    assert_eq!(adopt(&world, AdoptAction::Adopt, false).await.unwrap().types, plan.types);
     for id in &ids {
         let mut mine = world.at("us").read(id).await.unwrap();
         assert_eq!((decoded::<Thing>(&mine).text.as_str(), syncing(&mine).copied_from.as_str()), ("us", ""));
         mine.meta = None;
         world.at("us").write(mine).await.unwrap();
     }
-    let removed = ask(&world, AdoptAction::Remove, false).await.unwrap();
+    let removed = adopt(&world, AdoptAction::Remove, false).await.unwrap();
     assert_eq!((removed.types[0].done, removed.refused.len()), (1, 0));
     assert!(is_gone(world.at("us"), &by_policy).await);
     assert!(!is_gone(world.at("us"), &child).await);

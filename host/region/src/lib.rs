@@ -114,7 +114,7 @@ impl Replication {
             let shown = peer.to_pb();
             // One type may fail while the peer answers.
             let is_lost = match shown.state() {
-                data::PeerState::Stopped => true,
+                data::PeerState::Stopped => !peer.trust.is_bound_store() || shown.unreachable_since.is_some(),
                 data::PeerState::Failed => shown.unreachable_since.is_some(),
                 _ => false,
             };

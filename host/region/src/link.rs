@@ -1,7 +1,12 @@
 //! The connection to a peer. Its files are read again whenever a watch begins, and a changed file leads to a new
 //! connection. The channel itself reconnects on its own.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream::BoxStream};
@@ -26,6 +31,8 @@ use crate::{error::FollowError, options::PeerOptions};
 const MAX_BATCH_BYTES: usize = 16 << 20;
 /// Bytes of a message beside its resources.
 const MESSAGE_OVERHEAD_BYTES: usize = 1 << 20;
+/// Most bytes of a file with a key, a certificate or a token.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that the peer may send before they are read: for a stream, and for all streams. Each stream has its own bound;
@@ -193,7 +200,7 @@ fn to_store<T>(store: &str, message: T) -> Request<T> {
 
 fn read(options: &PeerOptions) -> Result<Files, FollowError> {
     let read = |what: &'static str, path: &PathBuf| {
-        std::fs::read(path).map_err(|source| FollowError::File { what, path: path.clone(), source })
+        read_regular(path).map_err(|source| FollowError::File { what, path: path.clone(), source })
     };
     let identity = match &options.identity {
         Some((certificate, key)) => Some((read("cert_file", certificate)?, read("key_file", key)?)),
@@ -204,4 +211,13 @@ fn read(options: &PeerOptions) -> Result<Files, FollowError> {
         identity,
         token: options.token_file.as_ref().map(|path| read("token_file", path)).transpose()?,
     })
+}
+
+/// Reads a regular file of at most [`MAX_FILE_BYTES`]. Others, such as a pipe, may never end.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file of at most 1 MiB"));
+    }
+    std::fs::read(path)
 }

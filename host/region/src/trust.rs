@@ -141,6 +141,11 @@ impl PeerTrust {
         }
     }
 
+    /// Whether the bound store answered last: the peer is not lost, even if it is stopped.
+    pub(crate) fn is_bound_store(&self) -> bool {
+        !self.state.borrow().stop.as_ref().is_some_and(StopReason::ends_by_identity)
+    }
+
     /// Whether another question to the peer may end the stop.
     pub(crate) fn may_ask(&self) -> bool {
         self.state.borrow().stop.as_ref().is_none_or(StopReason::ends_by_identity)

@@ -120,6 +120,7 @@ impl Network {
 
     async fn http(&self, check: &HttpCheck, permit: &Permit) -> Result<String, Fault> {
         let (mut url, mut method, mut headers) = (check.url.clone(), check.method.clone(), check.headers.clone());
+        let mut server_name = check.tls.server_name.as_str();
         for hop in 0..=check.redirects {
             let scheme = url.scheme_str().unwrap_or_default();
             let authority = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
@@ -134,7 +135,7 @@ impl Network {
             let stream = self.connect(to.at()).await?;
             let answer = match scheme {
                 "https" => {
-                    let stream = tls::connect(&check.tls, to.at(), stream, tls::HTTP_1).await?;
+                    let stream = tls::connect(&check.tls.ca, server_name, to.at(), stream, tls::HTTP_1).await?;
                     http::ask(stream, check, &method, &headers, &url).await?
                 }
                 _ => http::ask(stream, check, &method, &headers, &url).await?,
@@ -150,9 +151,10 @@ impl Network {
                     let next = http::join(&url, &location).ok_or_else(|| {
                         Fault("Redirects", format!("was redirected to {location:?}, which is no URL"))
                     })?;
-                    // The check's headers, its host and secrets among them, are meant for its own server.
+                    // The check's headers, its host and secrets among them, and its server name are meant for its own server.
                     if (next.scheme(), next.authority()) != (url.scheme(), url.authority()) {
                         headers.clear();
+                        server_name = "";
                     }
                     method = http::method_after(status, method);
                     url = next;
@@ -184,7 +186,7 @@ impl Network {
         let stream = self.connect(to.at()).await?;
         match tls {
             Some(tls) => {
-                let stream = tls::connect(tls, to.at(), stream, tls::HTTP_2).await?;
+                let stream = tls::connect(&tls.ca, &tls.server_name, to.at(), stream, tls::HTTP_2).await?;
                 http::grpc_health(stream, scheme, &to.authority(), service).await
             }
             None => http::grpc_health(stream, scheme, &to.authority(), service).await,

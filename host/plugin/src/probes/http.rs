@@ -123,7 +123,8 @@ pub(super) fn method_after(status: StatusCode, method: Method) -> Method {
 /// The URL of a redirect.
 pub(super) fn join(from: &Uri, location: &str) -> Option<Uri> {
     let location = location.split('#').next().unwrap_or_default();
-    if location.contains("://") {
+    let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    if location.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme)) {
         return location.parse().ok();
     }
     let (scheme, authority) = (from.scheme_str()?, from.authority()?);
@@ -132,6 +133,7 @@ pub(super) fn join(from: &Uri, location: &str) -> Option<Uri> {
     }
     let path = match location.strip_prefix('/') {
         Some(_) => location.to_owned(),
+        None if location.is_empty() || location.starts_with('?') => format!("{}{location}", from.path()),
         None => {
             let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
             format!("{folder}/{location}")
@@ -200,4 +202,24 @@ pub(super) async fn grpc_health(
 
 fn malformed(error: impl std::fmt::Display) -> Fault {
     Fault("Unreachable", format!("the request cannot be made: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_joined_with_the_url_that_answered() {
+        let from: Uri = "http://a.example:81/one/two?q=1".parse().unwrap();
+        for (location, expected) in [
+            ("https://b.example/x", "https://b.example/x"),
+            ("//b.example/x", "http://b.example/x"),
+            ("/login?next=http://c/", "http://a.example:81/login?next=http://c/"),
+            ("three?u=http://c/#part", "http://a.example:81/one/three?u=http://c/"),
+            ("?page=2", "http://a.example:81/one/two?page=2"),
+            ("", "http://a.example:81/one/two"),
+        ] {
+            assert_eq!(join(&from, location).unwrap(), expected, "{location:?}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ mod writer;
 
 use std::{collections::HashMap, sync::Arc};
 
-use mortise_resource::{Code, manifest::Probes as Wanted, pb};
+use mortise_resource::{Code, pb, probes::Probes as Wanted};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
 
@@ -151,16 +151,15 @@ impl Probes {
 
         let mut table = self.table.lock();
         let key = resource_key(&id);
-        let mut before = table.resources.remove(&key);
-        let before_count = before.as_ref().map_or(0, |running| running.probes.len());
-        table.count -= before_count;
-        if table.count + specified.len() > MAX_PROBES {
-            drop(before);
+        let before_count = table.resources.get(&key).map_or(0, |running| running.probes.len());
+        if table.count - before_count + specified.len() > MAX_PROBES {
             return Err(Failure::new(
                 Code::ResourceExhausted,
                 format!("probes.set: a plugin may have {MAX_PROBES} probes; remove checks of other resources"),
             ));
         }
+        table.count -= before_count;
+        let mut before = table.resources.remove(&key);
         if before.as_ref().is_some_and(|running| running.uid != id.uid) {
             before = None;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mortise_resource::manifest::{Probe as Wanted, ProbeTls, StatusRange, probe::Check as WantedCheck};
+use mortise_resource::probes::{Probe as Wanted, ProbeTls, StatusRange, probe::Check as WantedCheck};
 
 /// Shortest and longest time of an attempt.
 const TIMEOUT_BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(60));

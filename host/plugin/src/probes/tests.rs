@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, future::pending, time::Duration};
 
 use async_trait::async_trait;
-use mortise_resource::manifest::{HttpProbe, Probe as WantedProbe, TcpProbe, probe::Check as WantedCheck};
+use mortise_resource::probes::{HttpProbe, Probe as WantedProbe, TcpProbe, probe::Check as WantedCheck};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -328,7 +328,7 @@ async fn requests_are_as_the_check_says_and_bodies_are_read_as_far_as_needed() {
     assert_eq!(echoed.await.0, "Answered");
     assert_eq!(ask(&|http| http.body = "ready".to_owned()).await.0, "Answered");
     assert_eq!(ask(&|_| {}).await.0, "Answered", "a body that nothing asks for is not read");
-    let teapot = mortise_resource::manifest::StatusRange { from: 410, to: 418 };
+    let teapot = mortise_resource::probes::StatusRange { from: 410, to: 418 };
     assert_eq!(ask(&|http| http.statuses = vec![teapot]).await.0, "Answered");
     let (reason, text) = ask(&|_| {}).await;
     let url = format!("http://127.0.0.1:{port}/up?x=1");

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use mortise_resource::manifest::ProbeTls;
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
@@ -20,25 +19,27 @@ use crate::grants::hosts::{Host, HostPort};
 pub(super) const HTTP_1: &[u8] = b"http/1.1";
 pub(super) const HTTP_2: &[u8] = b"h2";
 
-/// Begins TLS with a server, and verifies it.
+/// Begins TLS with a server, and verifies it by the authorities (PEM; the built-in ones without), and by the name, or
+/// its host without one.
 pub(super) async fn connect(
-    trust: &ProbeTls,
+    authorities: &str,
+    server_name: &str,
     to: &HostPort,
     stream: TcpStream,
     protocol: &[u8],
 ) -> Result<TlsStream<TcpStream>, Fault> {
     let mut roots = RootCertStore::empty();
-    if trust.ca.is_empty() {
+    if authorities.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     } else {
-        for certificate in CertificateDer::pem_slice_iter(trust.ca.as_bytes()) {
+        for certificate in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
             let added = certificate.map(|certificate| roots.add(certificate));
             if !matches!(added, Ok(Ok(()))) {
                 return Err(Fault("Tls", "the check's CA is not a list of certificates in PEM".to_owned()));
             }
         }
     }
-    let name = match (trust.server_name.as_str(), &to.host) {
+    let name = match (server_name, &to.host) {
         ("", Host::Name(name)) => name.clone(),
         ("", Host::V4(ip)) => ip.to_string(),
         ("", Host::V6(ip)) => ip.to_string(),

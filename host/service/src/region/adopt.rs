@@ -21,6 +21,7 @@ use mortise_store::{Batch, Query, StoreError, TypeKey};
 
 use super::{
     decide::Decision,
+    held_unit,
     incoming::Deferral,
     record::{Change, Records},
     replicas::Replicas,
@@ -224,6 +225,7 @@ impl Replicas {
             }
             syncing => syncing,
         };
+        held_unit::release(&mut next);
         server_meta::set_touched(&mut next);
         next.meta.get_or_insert_default().syncing = syncing;
         shards::set(&self.core.options.placement.rings, &mut next);

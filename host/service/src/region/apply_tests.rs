@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use mortise_resource::{
-    data::HeldBackReason,
+    data::{AdoptAction, AdoptRequest, HeldBackReason},
     goten::{Meta, MultiRegionPolicy, SyncingMeta},
     proto::hashicorp::consul::tenancy::v2beta1::Partition,
 };
@@ -175,6 +175,12 @@ async fn a_deferred_incarnation_removes_the_one_before() {
     assert_eq!(here.reasons(), [HeldBackReason::Schema]);
     let held = here.stored(&id_of(&old)).await.unwrap();
     assert_eq!(held.status["mortise"].conditions[0].reason, "OwnerDeleted", "a namespace goes once it is empty");
+    // Once it is this region's own, nothing holds it.
+    here.set_policy(&["eu", "us"], "us").await;
+    let request = AdoptRequest { from: "eu".into(), action: AdoptAction::Adopt.into(), dry_run: false };
+    assert_eq!(here.service.replicas().adopt(&request).await.unwrap().types[0].done, 1);
+    let own = here.stored(&id_of(&old)).await.unwrap();
+    assert_eq!((replica_origin(&own), own.status.len()), ("", 0));
 }
 
 #[tokio::test]

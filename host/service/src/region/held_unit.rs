@@ -55,6 +55,16 @@ pub(crate) fn hold(stored: &pb::Resource, deleted: bool) -> Option<pb::Resource>
     Some(held)
 }
 
+/// Removes the condition from a namespace that this region takes over.
+pub(crate) fn release(unit: &mut pb::Resource) {
+    if let Some(status) = unit.status.get_mut(STATUS_KEY) {
+        status.conditions.retain(|condition| condition.r#type != HELD);
+        if status.conditions.is_empty() {
+            unit.status.remove(STATUS_KEY);
+        }
+    }
+}
+
 /// Whether a namespace is held.
 pub(crate) fn is_held(unit: &EncodedResource) -> bool {
     unit.decode().is_ok_and(|unit| reason_of(&unit).is_some() && region::is_replica(&unit))
