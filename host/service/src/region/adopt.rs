@@ -230,3 +230,7 @@ impl Replicas {
         Ok(Ok(Decision { expect: units.expect, ..Decision::put(stored, next) }))
     }
 }
+
+#[cfg(test)]
+#[path = "adopt_tests.rs"]
+mod tests;
