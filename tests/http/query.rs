@@ -171,3 +171,23 @@ async fn pages_of_one_version_have_its_number_and_a_token() {
     assert_eq!(server.fetch(&format!("{ARTISTS}?at=latest")).await.code(), 400);
     assert_eq!(server.fetch(&format!("{ARTISTS}?at=1")).await.code(), 409);
 }
+
+#[tokio::test]
+async fn reads_are_not_older_than_the_version_of_a_header() {
+    let server = shop().await;
+    let newest = server.read(&id("demo.v2.Artist", "miles")).await.unwrap().version;
+    let later = (newest.parse::<u64>().unwrap() + 1_000).to_string();
+    for path in [
+        format!("{ARTISTS}/abba"),
+        ARTISTS.to_owned(),
+        format!("{ARTISTS}?selector=env"),
+        format!("{ARTISTS}/abba?view=full"),
+    ] {
+        for (version, code) in [(newest.as_str(), 200), (later.as_str(), 409), ("latest", 400)] {
+            let asking = server.ask("GET", &path).header("accept", "application/json");
+            let answer = asking.header("x-mortise-at-least", version).await_answer().await;
+            assert_eq!(answer.code(), code, "{path} {version}: {}", answer.body);
+            assert_eq!(answer.body.contains("x-mortise-at-least"), code != 200, "{path} {version}: {}", answer.body);
+        }
+    }
+}

@@ -53,6 +53,28 @@ async fn a_mutate_hook_holds_a_deletion_back() {
     assert!(!is_refused(&server, "a").await);
 }
 
+/// The hook runs once, so a write that loses to others and tries again keeps the protection that it asked for.
+#[tokio::test]
+async fn a_mutate_hook_holds_a_deletion_back_also_when_writes_conflict() {
+    let server = Setup::new().guest("changes").start().await;
+    for round in 0..8 {
+        server.write(said("a", "free", &[])).await.unwrap();
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..16 {
+            let mut client = server.client();
+            let resource = said("a", if writer == 8 { "block" } else { "other" }, &[]);
+            writers.spawn(async move {
+                let written = client.write(pb::WriteRequest { resource: Some(resource) }).await.unwrap();
+                assert!(writer != 8 || is_blocked(&written.into_inner().resource.unwrap()), "round {round}");
+            });
+        }
+        while let Some(writer) = writers.join_next().await {
+            writer.unwrap();
+        }
+        assert!(is_blocked(&server.read(&id(THING, "a")).await.unwrap()), "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn a_controller_holds_a_deletion_back() {
     let server = Setup::new().guest("changes").start().await;

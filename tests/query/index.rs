@@ -303,3 +303,43 @@ async fn pages_in_the_order_of_an_index_read_the_page() {
     let plan = ask(none).await.plan.unwrap();
     assert!(plan.scanned <= 2 * 2_000, "{plan:?}");
 }
+
+/// An absent value compares as its zero value, also where a range is read from an index.
+#[tokio::test]
+async fn ranges_of_an_index_have_absent_values() {
+    let server = Server::start().await;
+    let without = demo::v2::Artist { name: "without".into(), genre: GENRES[0].into(), ..demo::v2::Artist::default() };
+    let without = any("hashicorp.consul.internal.demo.v2.Artist", &without);
+    server.write(resource(id(ARTIST, "absent"), Some(without))).await.unwrap();
+    server.write(of("empty", GENRES[0], "")).await.unwrap();
+    server.write(of("low", GENRES[0], "l")).await.unwrap();
+    server.write(of("middle", GENRES[0], "m")).await.unwrap();
+    let is = |found: Vec<String>, expected: &[&str], case: &str| {
+        let names: Vec<&str> = found.iter().filter_map(|place| place.rsplit('/').next()).collect();
+        assert_eq!(names, expected, "{case}");
+    };
+    eventually("the index is used", async || {
+        found(&server, "data.group_members.lead = \"l\"", 10).await.1.access() == Access::Field
+    })
+    .await;
+    let (all, lead) = (["absent", "empty", "low", "middle"], "data.group_members.lead");
+    for (filter, expected) in [
+        (format!("{lead} STARTS_WITH \"\""), &all[..]),
+        (format!("{lead} LIKE \"%\""), &all[..]),
+        (format!("{lead} LIKE \"\""), &all[..2]),
+        (format!("{lead} >= \"\""), &all[..]),
+        (format!("{lead} > \"\""), &all[2..]),
+        (format!("{lead} < \"m\""), &all[..3]),
+        (format!("{lead} <= \"\""), &all[..2]),
+        (format!("{lead} STARTS_WITH \"m\""), &all[3..]),
+    ] {
+        let (found, plan) = found(&server, &filter, 10).await;
+        is(found, expected, &filter);
+        assert_eq!(plan.access(), Access::Field, "{filter}: {plan:?}");
+    }
+    for (order_by, expected) in
+        [(lead.to_owned(), all), (format!("{lead} desc, name desc"), ["middle", "low", "empty", "absent"])]
+    {
+        is(sorted(&server, "", &order_by, 10).await.0, &expected, &order_by);
+    }
+}

@@ -205,6 +205,46 @@ async fn resources_that_move_while_pages_are_read_come_once() {
     assert!(first + second > 20, "{first} and {second} writes");
 }
 
+/// A walk over an index that gives up begins again with all names, and with what was overwritten.
+#[tokio::test]
+async fn a_page_of_a_version_survives_a_walk_that_gives_up() {
+    let server = Server::start().await;
+    let named = |number: usize, name: &str| {
+        let group_members = [("lead".to_owned(), format!("l{number:04}"))].into_iter().collect();
+        let data = demo::v2::Artist { name: name.into(), genre: GENRES[0].into(), group_members };
+        resource(id(ARTIST, &format!("a-{number:04}")), Some(any("hashicorp.consul.internal.demo.v2.Artist", &data)))
+    };
+    // More than a walk reads, with what is sought at both ends.
+    let count = 2_300;
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..20 {
+        let mut client = server.client();
+        let is_sought = |number: usize| number < 2 || number == count - 1;
+        let mine: Vec<_> = (writer..count)
+            .step_by(20)
+            .map(|number| named(number, if is_sought(number) { "sought" } else { "other" }))
+            .collect();
+        writers.spawn(async move {
+            for resource in mine {
+                client.write(pb::WriteRequest { resource: Some(resource) }).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let mut client = QueryServiceClient::new(server.channel().await);
+    let base =
+        SearchRequest { page_size: 1, explain: true, ..search("data.name = \"sought\"", "data.group_members.lead") };
+    let mut page = answer(&mut client, SearchRequest { at: "now".into(), ..base.clone() }).await.unwrap();
+    let mut found = names(&page.resources);
+    server.write(named(1, "other")).await.unwrap();
+    while !page.next_page_token.is_empty() {
+        let next = SearchRequest { at: page.at, page_token: page.next_page_token, ..base.clone() };
+        page = answer(&mut client, next).await.unwrap();
+        found.extend(names(&page.resources));
+    }
+    assert_eq!(found, ["a-0000", "a-0001", "a-2299"]);
+}
+
 /// A version that is not kept is refused with the next step.
 #[tokio::test]
 async fn a_version_is_kept_for_its_place_while_there_are_pages() {

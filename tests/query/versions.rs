@@ -91,6 +91,29 @@ async fn an_update_that_is_only_checked_stores_nothing() {
     assert_eq!(refusal(validate(unowned, true).await).0, Code::InvalidArgument);
 }
 
+/// The last finalizer of a marked resource is removed by a write that stores nothing but the deletion.
+#[tokio::test]
+async fn an_update_that_is_only_checked_deletes_nothing() {
+    let server = Server::start().await;
+    let held = [(FINALIZERS.to_owned(), "someone".to_owned())];
+    server.write(pb::Resource { metadata: held.into(), ..artist("korn") }).await.unwrap();
+    server.delete(&id(ARTIST, "korn"), "").await.unwrap();
+    let marked = server.read(&id(ARTIST, "korn")).await.unwrap();
+    let mut freed = marked.clone();
+    freed.metadata.remove(FINALIZERS).unwrap();
+    let mut client = QueryServiceClient::new(server.channel().await);
+    let mut update = async |validate_only: bool| {
+        let update_mask = Some(FieldMask { paths: vec!["metadata".to_owned()] });
+        let request =
+            UpdateRequest { resource: Some(freed.clone()), update_mask, validate_only, ..UpdateRequest::default() };
+        client.update(request).await.unwrap().into_inner().resource.unwrap()
+    };
+    assert_eq!(update(true).await.metadata, freed.metadata);
+    assert_eq!(server.read(&id(ARTIST, "korn")).await.unwrap(), marked);
+    update(false).await;
+    assert_eq!(refusal(server.read(&id(ARTIST, "korn")).await).0, Code::NotFound);
+}
+
 /// The mask `*` replaces everything that a client may write, as no mask does, and keeps what holds a resource.
 #[tokio::test]
 async fn the_mask_of_everything_keeps_finalizers() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mortise_api::RegionServiceClient;
 use mortise_resource::{
-    data::{AdoptAction, AdoptRequest, AdoptResponse, PeerState},
+    data::{AdoptAction, AdoptRequest, AdoptResponse, IdentifyRequest, PeerState, RegionPeer},
     pb,
 };
 use mortise_test_guests::Thing;
@@ -145,6 +145,66 @@ async fn a_snapshot_that_removes_too_much_stops_the_peer() {
     for id in ids.iter().chain([&child]) {
         assert!(!is_gone(world.at("us"), id).await, "{} stays", id.name);
     }
+    eventually("the permission to remove is over", async || {
+        let peer = world.at("us").read(&peer_id("eu")).await.unwrap();
+        !decoded::<RegionPeer>(&peer).accepts_removals
+    })
+    .await;
+}
+
+/// Other incarnations under the same names remove as much as missing ones.
+#[tokio::test]
+async fn a_snapshot_that_replaces_too_much_stops_the_peer() {
+    let (mut world, ..) = with_things(1).await;
+    world.kill("eu").await;
+    let old = world.copy_store("eu");
+    world.restart("eu").await;
+    let mut ids = Vec::new();
+    // The last versions are far beyond those of the second life.
+    for round in 0..6 {
+        ids.clear();
+        for index in 0..20 {
+            let thing = regional_thing("Thing", &format!("later{index}"), "eu", round);
+            ids.push(id_of(&world.at("eu").write(thing).await.unwrap()));
+        }
+    }
+    for id in &ids {
+        world.copied(id, "eu", "us").await;
+    }
+    let child = world.at("us").write(owned(regional_thing("Thing", "of-later", "us", 1), &ids[0])).await.unwrap();
+    world.isolate("us", true);
+    world.kill("eu").await;
+    world.replace_store("eu", Some(old.path()));
+    world.restart("eu").await;
+    for id in &ids {
+        let again = world.at("eu").write(regional_thing("Thing", &id.name, "eu", 9)).await.unwrap();
+        assert_ne!(id_of(&again).uid, id.uid);
+    }
+    world.isolate("us", false);
+    world.condition("us", "eu", "Accepted", "TooManyRemovals").await;
+    for id in ids.iter().chain([&id_of(&child)]) {
+        assert_eq!(id_of(&world.at("us").read(id).await.unwrap()).uid, id.uid, "{} stays", id.name);
+    }
+    assert!(world.accept("us", "eu").await.unwrap());
+    let first = pb::Id { uid: String::new(), ..ids[0].clone() };
+    eventually("the later incarnation is here", async || {
+        world.at("us").read(&first).await.is_ok_and(|found| id_of(&found).uid != ids[0].uid)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_for_another_store_is_refused() {
+    let server = Setup::new().config("[region]\nname = \"eu\"\n").start().await;
+    let mut client = RegionServiceClient::new(server.channel().await);
+    let here = client.identify(IdentifyRequest {}).await.unwrap().into_inner();
+    assert_eq!(here.region, "eu");
+    server.client().list(with_metadata(list_artists(), "x-mortise-store", &here.store_id)).await.unwrap();
+    let other = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let (code, message) = refusal(server.client().list(with_metadata(list_artists(), "x-mortise-store", other)).await);
+    assert_eq!(code, Code::FailedPrecondition);
+    let says = format!("the call is for the store {other:?}, and the store here is {}", here.store_id);
+    assert!(message.starts_with(&says), "{message}");
 }
 
 #[tokio::test]
@@ -193,6 +253,7 @@ async fn the_replicas_of_a_lost_region_are_adopted_or_removed() {
     assert_eq!(refused.code(), Code::FailedPrecondition, "eu answers: {}", refused.message());
     let by_policy = id_of(&world.at("eu").write(regional_thing("Thing", "by-policy", "", 1)).await.unwrap());
     world.copied(&by_policy, "eu", "us").await;
+    let below = world.at("us").write(owned(regional_thing("Thing", "below", "us", 1), &by_policy)).await.unwrap();
     world.kill("eu").await;
     eventually("eu is lost", async || world.peer("us", "eu").await.unreachable_since.is_some()).await;
     let plan = adopt(&world, AdoptAction::Adopt, true).await.unwrap();
@@ -209,7 +270,10 @@ async fn the_replicas_of_a_lost_region_are_adopted_or_removed() {
     let removed = adopt(&world, AdoptAction::Remove, false).await.unwrap();
     assert_eq!((removed.types[0].done, removed.refused.len()), (1, 0));
     assert!(is_gone(world.at("us"), &by_policy).await);
-    assert!(!is_gone(world.at("us"), &child).await);
+    reaped(world.at("us")).await;
+    for id in [&child, &id_of(&below)] {
+        assert!(!is_gone(world.at("us"), id).await, "{} stays", id.name);
+    }
     // A region that comes back keeps its own, and overwrites nothing.
     world.restart("eu").await;
     world.condition("us", "eu", "Complete", "Conflict").await;

@@ -42,8 +42,20 @@ async fn a_policy_is_checked_when_it_is_written() {
         assert_eq!(code, Code::InvalidArgument);
         assert!(message.contains(says), "{message}");
     }
-    let good = policy(&["eu", "us"], "us", &[("demo/Artist", "eu", "us")]);
-    server.write(partition("world", Some(good))).await.unwrap();
+    for (rule, says) in [
+        (("", "ap", ""), "criteria_for_disabled_sync[0].source_region: \"ap\" is not an enabled region (eu, us)"),
+        (("", "", "ap"), "criteria_for_disabled_sync[0].dest_region: \"ap\" is not an enabled region (eu, us)"),
+    ] {
+        let wrong = policy(&["eu", "us"], "us", &[rule]);
+        let (code, message) = refusal(server.write(partition("world", Some(wrong))).await);
+        assert_eq!(code, Code::InvalidArgument);
+        assert!(message.contains(says), "{message}");
+    }
+    let good = policy(&["eu", "us"], "us", &[("demo/Artist", "eu", "us"), ("demo/Nothing", "", "")]);
+    let warnings = server.write_full(partition("world", Some(good))).await.unwrap().warnings;
+    let warned: Vec<_> = warnings.iter().map(|one| (one.path.as_str(), one.summary.as_str())).collect();
+    let path = "data.multi_region_policy.criteria_for_disabled_sync[1].resource_type_name";
+    assert_eq!(warned, [(path, "\"demo/Nothing\" is not a registered type; the rule has no effect before it is")]);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! All effects of a deletion, as text.
 
 use mortise_resource::{
-    data::{DeleteStep, PlanDeleteRequest, delete_step::Action},
+    data::{DeleteStep, PlanDeleteRequest, PlanDeleteResponse, delete_step::Action},
     pb,
 };
 
@@ -14,6 +14,10 @@ pub(crate) async fn described(session: &Session, id: &pb::Id, done: &str) -> Res
     let request = PlanDeleteRequest { id: Some(id.clone()) };
     let call = async { session.ownership().plan_delete(request).await };
     let plan = session.call(placed_title(id), call).await?;
+    Ok(text_of(&plan, id, done))
+}
+
+fn text_of(plan: &PlanDeleteResponse, id: &pb::Id, done: &str) -> String {
     let mut text = if plan.is_blocked { format!("would not be {done} (dry run)") } else { format!("{done} (dry run)") };
     let is_itself = |step: &&DeleteStep| step.id.as_ref().is_some_and(|step_id| step_id.uid == id.uid);
     let says_more = |step: &&DeleteStep| matches!(step.action(), Action::Block | Action::Hang);
@@ -27,7 +31,7 @@ pub(crate) async fn described(session: &Session, id: &pb::Id, done: &str) -> Res
     if plan.hidden > 0 {
         text.push_str(&format!("\n  and {} resources that you may not read", plan.hidden));
     }
-    Ok(text)
+    text
 }
 
 fn line(step: &DeleteStep) -> String {
@@ -62,4 +66,50 @@ fn line(step: &DeleteStep) -> String {
         why.push(step.reason.clone());
     }
     if why.is_empty() { action.to_owned() } else { format!("{action}: {}", why.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::{tenancy, types::Gvk};
+
+    use super::*;
+
+    fn id(name: &str) -> pb::Id {
+        let tenancy = pb::Tenancy { partition: tenancy::DEFAULT.into(), namespace: tenancy::DEFAULT.into() };
+        let kind = Gvk::new("graph", "v1", "Node").to_pb();
+        pb::Id { uid: format!("uid-{name}"), name: name.into(), r#type: Some(kind), tenancy: Some(tenancy) }
+    }
+
+    fn step(action: Action, name: &str) -> DeleteStep {
+        DeleteStep { action: action.into(), id: Some(id(name)), ..DeleteStep::default() }
+    }
+
+    #[test]
+    fn a_plan_has_what_hangs_and_where_it_is_cut() {
+        let root = id("root");
+        let hangs = DeleteStep {
+            finalizers: vec!["one".into(), "two".into()],
+            held_by: vec![id("b"), id("c")],
+            reason: "a reason".into(),
+            because: Some(root.clone()),
+            ..step(Action::Hang, "a")
+        };
+        let itself = DeleteStep { held_by: vec![id("a")], ..step(Action::Hang, "root") };
+        let mut plan = PlanDeleteResponse {
+            steps: vec![step(Action::Mark, "root"), step(Action::DeleteLater, "b"), hangs, itself],
+            ..PlanDeleteResponse::default()
+        };
+        let [a, b, c, r] = ["a", "b", "c", "root"].map(|name| placed_title(&id(name)));
+        let whole = format!(
+            "deleted (dry run)\n  {b} deleted afterwards\n  {a} hangs: owner {r}; waits for the finalizers one two; waits \
+             for {b}, {c}; a reason\n  {r} hangs: waits for {a}"
+        );
+        assert_eq!(text_of(&plan, &root, "deleted"), whole);
+        (plan.is_cut, plan.cut, plan.hidden) = (true, "the steps take more than 3 MiB".into(), 2);
+        let cut =
+            format!("{whole}\n  and more: the steps take more than 3 MiB\n  and 2 resources that you may not read");
+        assert_eq!(text_of(&plan, &root, "deleted"), cut);
+        plan.is_blocked = true;
+        assert!(text_of(&plan, &root, "deleted").starts_with("would not be deleted (dry run)\n"));
+    }
 }

@@ -124,6 +124,10 @@ fn effects(id: &pb::Id, plan: &PlanDeleteResponse) -> Vec<Diagnostic> {
         let remedy = if is_protected { PROTECTION_REMEDY } else { "" };
         show(format!("the deletion of {:?} will be refused", id.name), &blocks, remedy);
     }
+    if plan.is_cut && found.is_empty() {
+        let summary = format!("the deletion of {:?} has more effects than its plan shows", id.name);
+        found.push(Diagnostic { detail: format!("and more: {}", plan.cut), ..warning(summary) });
+    }
     found
 }
 
@@ -168,6 +172,49 @@ pub(super) async fn delete(schema: &ResourceSchema, session: &Session, server: &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn id(name: &str) -> pb::Id {
+        pb::Id { uid: format!("uid-{name}"), name: name.into(), ..pb::Id::default() }
+    }
+
+    fn step(action: Action, name: &str) -> DeleteStep {
+        DeleteStep { action: action.into(), id: Some(id(name)), ..DeleteStep::default() }
+    }
+
+    #[test]
+    fn a_plan_has_what_hangs_and_where_it_is_cut() {
+        let [a, b, root] = ["a", "b", "root"].map(|name| describe(&id(name)));
+        let hangs = DeleteStep {
+            finalizers: vec!["one".into()],
+            held_by: vec![id("b")],
+            reason: "a reason".into(),
+            ..step(Action::Hang, "a")
+        };
+        let itself = DeleteStep { held_by: vec![id("a")], ..step(Action::Hang, "root") };
+        let steps = vec![step(Action::Mark, "root"), step(Action::DeleteLater, "b"), hangs, itself];
+        let mut plan = PlanDeleteResponse { steps, ..PlanDeleteResponse::default() };
+        let shown = |plan: &PlanDeleteResponse| -> Vec<(String, String)> {
+            effects(&id("root"), plan).into_iter().map(|one| (one.summary, one.detail)).collect()
+        };
+        let pair = |summary: &str, detail: String| (summary.to_owned(), detail);
+        let (deletes, waits) =
+            ("the deletion of \"root\" deletes 1 other resource", "the deletion of \"root\" waits for something");
+        let hangs = format!("{a} waits: finalizer one, {b}, a reason\n");
+        assert_eq!(
+            shown(&plan),
+            [pair(deletes, format!("{b}\n")), pair(waits, hangs.clone())],
+            "{root} may go in time"
+        );
+        (plan.is_cut, plan.cut) = (true, "the steps take more than 3 MiB".into());
+        let more = "and more: the steps take more than 3 MiB\n";
+        assert_eq!(shown(&plan), [pair(deletes, format!("{b}\n{more}")), pair(waits, format!("{hangs}{more}"))]);
+        // Nothing is known of others, not even that nothing happens to them.
+        plan.steps = vec![step(Action::Delete, "root")];
+        let summary = "the deletion of \"root\" has more effects than its plan shows";
+        assert_eq!(shown(&plan), [pair(summary, more.trim_end().to_owned())]);
+        plan.is_cut = false;
+        assert_eq!(shown(&plan), []);
+    }
 
     #[test]
     fn a_deletion_that_lasts_names_finalizers_only_if_there_are_some() {

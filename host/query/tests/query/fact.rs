@@ -1,8 +1,8 @@
 //! Facts hold for every match.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::RangeBounds as _};
 
-use mortise_query::{Candidate, Fact, Filter, Path, Subject};
+use mortise_query::{ABSENT_KEY, Candidate, Fact, FieldRange, Filter, IndexPath, Path, Subject};
 use mortise_resource::{EncodedResource, pb};
 
 use crate::common::{SCHEMA, resource};
@@ -56,6 +56,13 @@ fn what_filters_require() {
         ),
         (r#"data.inners.name = "a""#, vec![fact(field("data.inners.name"), &["a"])]),
         (
+            r#"data.inners HAS (name IN ("a", "b") count = 2 below.name != "c")"#,
+            vec![fact(field("data.inners.name"), &["a", "b"]), fact(field("data.inners.count"), &["2"])],
+        ),
+        (r#"data.inners HAS (name = "a" OR count = 2)"#, vec![]),
+        (r#"NOT data.inners HAS (name = "a")"#, vec![]),
+        (r#"data.inners HAS (NOT name = "a")"#, vec![]),
+        (
             r#"meta.labels.k = "v" data.live = TRUE"#,
             vec![fact(label("k"), &["v"]), fact(field("data.live"), &["true"])],
         ),
@@ -94,7 +101,7 @@ fn some<'a>(random: &mut fastrand::Rng, choices: &[&'a str]) -> &'a str {
 
 fn random_filter(random: &mut fastrand::Rng, depth: u32) -> String {
     let text = |random: &mut fastrand::Rng| format!("{:?}", some(random, &["a", "b", "", "d1"]));
-    match random.u32(..if depth == 0 { 7 } else { 11 }) {
+    match random.u32(..if depth == 0 { 8 } else { 12 }) {
         0..=2 => {
             let path = some(
                 random,
@@ -149,8 +156,15 @@ fn random_filter(random: &mut fastrand::Rng, depth: u32) -> String {
         ),
         5 => format!("meta.labels.a IS {}NULL", some(random, &["", "NOT "])),
         6 => format!("data.live = {}", some(random, &["TRUE", "FALSE"])),
-        7 => format!("NOT ({})", random_filter(random, depth - 1)),
-        8 => format!("({}) OR ({})", random_filter(random, depth - 1), random_filter(random, depth - 1)),
+        7 => format!(
+            "data.inners HAS ({}name = {} {} count = {})",
+            some(random, &["", "NOT "]),
+            text(random),
+            some(random, &["AND", "OR"]),
+            random.u32(..3)
+        ),
+        8 => format!("NOT ({})", random_filter(random, depth - 1)),
+        9 => format!("({}) OR ({})", random_filter(random, depth - 1), random_filter(random, depth - 1)),
         _ => format!("({}) AND ({})", random_filter(random, depth - 1), random_filter(random, depth - 1)),
     }
 }
@@ -217,4 +231,66 @@ fn every_match_satisfies_the_facts() {
         }
     }
     assert!(matches > 10_000 && checked > 5_000, "{matches} {checked}");
+}
+
+/// Whether the key of a resource's value is in a range, as an index would find out.
+fn is_within(range: &FieldRange, candidate: &Candidate<'_>) -> bool {
+    let keys = IndexPath::parse(&range.path, &SCHEMA).unwrap().keys(candidate).unwrap();
+    assert_eq!(keys.len(), 1, "{}: {keys:?}", range.path);
+    let is_in = |key: &String| match key.as_str() {
+        ABSENT_KEY => range.with_absent,
+        _ => (range.low.clone(), range.high.clone()).contains(key),
+    };
+    keys.iter().all(is_in)
+}
+
+fn random_bound(random: &mut fastrand::Rng) -> String {
+    if random.bool() {
+        let path = some(random, &["data.track_count", "data.maybe", "data.genre", "data.wrapped", "data.by_bool.true"]);
+        return format!("{path} {} {}", some(random, &["=", "<", "<=", ">", ">="]), random.u32(..4));
+    }
+    let path = some(random, &["data.title", "data.inner.name", "data.texts.a", "data.wrapped_text"]);
+    let text = some(random, &["", "a", "ab", "b", "c"]);
+    match some(random, &["=", "<", "<=", ">", ">=", "STARTS_WITH", "LIKE"]) {
+        "LIKE" => format!("{path} LIKE \"{text}%\""),
+        test => format!("{path} {test} {text:?}"),
+    }
+}
+
+/// A range of one condition has the matches and no others; those of several have every match.
+#[test]
+fn every_match_is_within_the_ranges() {
+    let mut random = fastrand::Rng::with_seed(47);
+    let mut resources: Vec<pb::Resource> = (0..60).map(|_| random_resource(&mut random)).collect();
+    for (title, count) in [("", -1), ("a", 0), ("aa", 2), ("ab", 3), ("b", 1), ("\u{10ffff}", 2)] {
+        let json = serde_json::json!({
+            "title": title, "wrappedText": title, "inner": {"name": title}, "texts": {"a": title}, "trackCount": count,
+            "maybe": count, "wrapped": count.to_string(), "byBool": {"true": count}
+        });
+        resources.push(resource(&json.to_string()));
+    }
+    let encoded: Vec<EncodedResource> = resources.iter().map(|one| EncodedResource::encode(one).unwrap()).collect();
+    let (mut within, mut without) = (0, 0);
+    for round in 0..2_000 {
+        let (a, b, c) = (random_bound(&mut random), random_bound(&mut random), random_bound(&mut random));
+        let text = match round % 4 {
+            0 => a,
+            1 => format!("{a} AND {b} AND {c}"),
+            2 => format!("{a} AND ({b} OR {c})"),
+            _ => format!("{a} AND NOT ({b}) AND NOT NOT {c}"),
+        };
+        let filter = Filter::parse(&text, &SCHEMA).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+        let ranges = filter.ranges();
+        assert!(!ranges.is_empty(), "{text}");
+        for (resource, encoded) in resources.iter().zip(&encoded) {
+            let candidate = Candidate::new(encoded, &SCHEMA);
+            let (matches, is_within) =
+                (filter.matches(&candidate).unwrap(), ranges.iter().all(|range| is_within(range, &candidate)));
+            let is_right = if round % 4 == 0 { matches == is_within } else { !matches || is_within };
+            assert!(is_right, "{text}: matches {matches}, {ranges:?}, {resource:?}");
+            within += usize::from(is_within);
+            without += usize::from(!is_within);
+        }
+    }
+    assert!(within > 10_000 && without > 10_000, "{within} {without}");
 }

@@ -200,3 +200,28 @@ async fn the_content_of_a_unit_is_read_once() {
     assert!(gone < 100, "{gone}");
     assert_eq!(cut, "the work afterwards reads more than 60 resources");
 }
+
+/// Writes a node that owns others, each held by a long finalizer.
+async fn with_held(here: &Here, root: &str, number: usize, finalizer_bytes: usize) {
+    here.write(node(root, &Node::default(), Vec::new())).await.unwrap();
+    for n in 0..number {
+        let mut held = node(&format!("{root}{n:02}"), &Node::default(), vec![owner(root)]);
+        held.metadata.insert(meta::FINALIZERS.into(), "f".repeat(finalizer_bytes));
+        here.write(held).await.unwrap();
+    }
+}
+
+/// A plan that is cut has the steps up to there, and the bound.
+#[tokio::test]
+async fn a_plan_that_is_cut_says_at_which_bound() {
+    let here = Here::new(LONG, None);
+    with_held(&here, "o", 6, 700_000).await;
+    let plan = here.plan("o").await;
+    assert_eq!((plan.is_cut, plan.cut.as_str()), (true, "the steps take more than 3 MiB"));
+    let actions: Vec<_> = plan.steps.iter().map(DeleteStep::action).collect();
+    assert_eq!(actions, [Action::Delete, Action::Hang, Action::Hang, Action::Hang, Action::Hang]);
+    with_held(&here, "p", 34, 1_000_000).await;
+    let plan = here.plan("p").await;
+    assert_eq!((plan.is_cut, plan.cut.as_str()), (true, "more than 32 MiB of resources are affected"));
+    assert_eq!(plan.steps.iter().map(name_of).collect::<Vec<_>>(), ["p"]);
+}

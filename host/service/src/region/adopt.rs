@@ -232,3 +232,7 @@ impl Replicas {
         Ok(Ok(Decision { expect: units.expect, ..Decision::put(stored, next) }))
     }
 }
+
+#[cfg(test)]
+#[path = "adopt_tests.rs"]
+mod tests;

@@ -237,4 +237,4 @@ fn failed(error: &StoreError) -> Error {
 
 #[cfg(test)]
 #[path = "apply_tests.rs"]
-mod tests;
+pub(super) mod tests;

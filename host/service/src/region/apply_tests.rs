@@ -25,9 +25,9 @@ use crate::{
 };
 
 /// A server of region `us`, which follows the namespaces of `eu`.
-struct Server {
+pub(in crate::region) struct Server {
     _dir: tempfile::TempDir,
-    service: ResourceService,
+    pub(in crate::region) service: ResourceService,
     progress: ReplicationProgress,
 }
 
@@ -43,13 +43,13 @@ impl Server {
         Self { _dir: dir, service, progress }
     }
 
-    async fn with_policy(enabled: &[&str], control: &str) -> Self {
+    pub(in crate::region) async fn with_policy(enabled: &[&str], control: &str) -> Self {
         let here = Self::new(Quotas::default()).await;
         here.set_policy(enabled, control).await;
         here
     }
 
-    async fn set_policy(&self, enabled: &[&str], control: &str) {
+    pub(in crate::region) async fn set_policy(&self, enabled: &[&str], control: &str) {
         let policy = MultiRegionPolicy {
             enabled_regions: enabled.iter().map(|&region| region.to_owned()).collect(),
             default_control_region: control.into(),
@@ -71,12 +71,12 @@ impl Server {
         self.service.core.backend.write_cas(partition).await.unwrap();
     }
 
-    async fn stored(&self, id: &pb::Id) -> Option<pb::Resource> {
+    pub(in crate::region) async fn stored(&self, id: &pb::Id) -> Option<pb::Resource> {
         let id = pb::Id { uid: String::new(), ..id.clone() };
         self.service.core.backend.read(Consistency::Consistent, &id).await.ok()
     }
 
-    async fn apply(&mut self, changes: &[ReplicatedChange]) -> ApplySummary {
+    pub(in crate::region) async fn apply(&mut self, changes: &[ReplicatedChange]) -> ApplySummary {
         self.service.replicas().apply(&mut self.progress, changes, false).await.unwrap()
     }
 
@@ -95,17 +95,17 @@ fn resource(id: pb::Id) -> pb::Resource {
 }
 
 /// Returns a namespace that a region claims as its own.
-fn namespace(name: &str, owner: &str, version: &str) -> pb::Resource {
+pub(in crate::region) fn namespace(name: &str, owner: &str, version: &str) -> pb::Resource {
     let syncing = SyncingMeta { owning_region: owner.into(), regions: vec!["*".into()], ..SyncingMeta::default() };
     let meta = Some(Box::new(Meta { syncing: Some(syncing), ..Meta::default() }));
     pb::Resource { version: version.into(), meta, ..resource(id(types::namespace().to_pb(), name)) }
 }
 
-fn put(resource: &pb::Resource) -> ReplicatedChange {
+pub(in crate::region) fn put(resource: &pb::Resource) -> ReplicatedChange {
     ReplicatedChange::Put(Box::new(resource.clone()))
 }
 
-fn id_of(resource: &pb::Resource) -> pb::Id {
+pub(in crate::region) fn id_of(resource: &pb::Resource) -> pb::Id {
     resource.id.clone().unwrap()
 }
 

@@ -62,3 +62,39 @@ impl ResourceService {
         call.end(opened).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arc_swap::ArcSwap;
+    use mortise_resource::{Code, types};
+    use mortise_store::{Backend, Consistency, Options as StoreOptions, SledBackend};
+
+    use super::*;
+    use crate::{core::Options, registry::Registry};
+
+    /// A kept version would outlive the request that the hook is a part of.
+    #[tokio::test]
+    async fn a_hook_searches_the_newest_version_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledBackend::open(StoreOptions::new(dir.path().join("store"))).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(store);
+        let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin().unwrap()));
+        let service = ResourceService::new(backend, registry, Options::default());
+        let host = Caller::host(Consistency::Consistent);
+        let hook = host.clone().in_hook_of("p".into());
+        let search = |at: &str| SearchRequest {
+            r#type: Some(types::partition().to_pb()),
+            at: at.to_owned(),
+            ..SearchRequest::default()
+        };
+        service.search(&host, search("now")).await.unwrap();
+        service.search(&hook, search("")).await.unwrap();
+        for at in ["now", "1"] {
+            let refused = service.search(&hook, search(at)).await.unwrap_err();
+            assert_eq!(refused.code, Code::InvalidArgument, "{refused}");
+            assert!(refused.message.starts_with("at is not for the search of a hook"), "{refused}");
+        }
+    }
+}
