@@ -136,6 +136,24 @@ async fn providers_that_cannot_be_had() {
     t.fails(1, &["provider", "attach"]).await;
     t.fails(2, &["provider", "export", "--out", "file/below"]).await;
     t.fails(3, &["provider", "export", "--grpc-addr", "127.0.0.1:1"]).await;
+    let mut program = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0];
+    program.resize(18, 0);
+    t.file("arm64", [program.as_slice(), &[183, 0]].concat());
+    let export = |binary: &'static str| ["provider", "export", "--out", "mirror", "--binary", binary];
+    for wrong in ["mortise-arm64", "linux_arm64=.", "linux_arm64=file", "darwin_arm64=arm64"] {
+        t.fails(2, &export(wrong)).await;
+    }
+    let twice = [&export("linux_arm64=arm64")[..], &["--binary", "linux_arm64=other"]].concat();
+    t.fails(2, &twice).await;
+    let mirror = "mirror/mortise.local/mortise/mortise";
+    let (version, place) = (env!("CARGO_PKG_VERSION"), t.dir().join(mirror));
+    t.file(&format!("{mirror}/index.json"), "{\"versions\":[]}");
+    t.fails(2, &export("linux_arm64=arm64")).await;
+    std::fs::remove_file(place.join("index.json")).unwrap();
+    t.file(&format!("{mirror}/{version}/linux_arm64/terraform-provider-mortise_v{version}"), "another");
+    t.fails(1, &export("linux_arm64=arm64")).await;
+    t.file("docs/index.md", "# By hand\n");
+    t.fails(2, &["provider", "docs"]).await;
     t.finish();
 }
 

@@ -102,6 +102,7 @@ const ELSEWHERE: [(&str, &[&str]); 7] = [
         &[
             "core is attached to the server behind …, and the provider's configuration names another one",
             "leave `address` out, or unset TF_REATTACH_PROVIDERS",
+            "no file with schemas of this release; `mortise provider export` writes one",
             "… panicked (…), so the server stops, to be started again; please report it with the log",
         ],
     ),

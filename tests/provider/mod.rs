@@ -1,6 +1,8 @@
 //! The provider for Terraform, driven by the tests' own core (`terraform_core`) and by a real one.
 
 mod changes;
+mod export;
+mod mirror_server;
 mod rules;
 mod terraform;
 mod terraform_core;

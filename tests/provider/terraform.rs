@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Whether a core is installed; prints SKIPPED if not.
-fn is_there() -> bool {
+pub fn is_there() -> bool {
     let is_there = Command::new("terraform").arg("version").output().is_ok();
     if !is_there {
         skipped("no terraform on PATH: the provider is driven by the tests' own core only");

@@ -7,8 +7,8 @@
 //! ([`rpc::Session`]). Faults are diagnostics with paths, never gRPC statuses, since core forgets created resources
 //! when it gets a status. A plan depends on the prior state, the configuration and the server's rules alone.
 //!
-//! Each module uses only those before it: [`value`], [`mapping`], [`schema`], [`state`], [`client`], [`rpc`],
-//! [`serve`].
+//! Each module uses only those before it: [`value`], [`mapping`], [`schema`], [`docs`], [`state`], [`client`],
+//! [`rpc`], [`serve`].
 //!
 //! # Cost
 //! A plan of a known configuration costs the server a Plan, one of a creation a Read more, and one with unknown values
@@ -21,6 +21,7 @@
 //! attributes ([`mapping`]), waiting in time, connections in number ([`serve`]).
 
 pub mod client;
+pub mod docs;
 pub mod mapping;
 pub mod proto;
 pub mod rpc;

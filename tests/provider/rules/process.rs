@@ -136,6 +136,37 @@ async fn a_provider_started_wrongly_or_without_a_server_reports_it() {
 }
 
 #[tokio::test]
+async fn the_log_for_core_has_each_call_and_no_secret() {
+    let server = Setup::new().guest("every-field").start().await;
+    let address = server.grpc.to_string();
+    let token = "0f6c2f0e-token-of-the-test";
+    let env = [("MORTISE_GRPC_ADDR", address.as_str()), ("MORTISE_TOKEN", token), ("TF_LOG", "TRACE")];
+    let mut launched = start(&env).await.unwrap();
+    let channel = crate::provider::terraform_core::channel(&launched.socket).await;
+    let mut core = Core::of(channel.clone()).await.unwrap();
+    core.configure(&[]).await.unwrap();
+    let config = core.config(EVERYTHING, "logged", &[("secret", text("hunter2")), ("text", text("private"))]);
+    let made = core.make(EVERYTHING, None, &config).await.unwrap();
+    core.destroy(&made).await.unwrap();
+    let mut log = String::new();
+    let mut stderr = launched.child.stderr.take().unwrap();
+    GrpcControllerClient::new(channel).shutdown(Empty {}).await.unwrap();
+    tokio::io::AsyncReadExt::read_to_string(&mut stderr, &mut log).await.unwrap();
+    ended(&mut launched).await;
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    for method in ["ListTypes", "Plan", "Write", "Read", "Delete"] {
+        let line = lines.iter().find(|line| line["method"] == method && line["code"] == "Ok").expect(method);
+        assert_eq!(line["@message"], "called the server");
+        assert!(line["duration"].as_str().unwrap().ends_with("ms") && line["@level"] == "debug", "{line}");
+    }
+    let write = lines.iter().find(|line| line["method"] == "Write").unwrap();
+    assert_eq!(write["id"], "fields.v1.Everything/default/default/logged");
+    for secret in [token, "hunter2", "private"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_goes_away_costs_no_state() {
     let server = Setup::new().guest("every-field").start().await;
     let address = server.grpc.to_string();

@@ -1,7 +1,7 @@
 //! Connection of the provider for Terraform and OpenTofu to a server: as that of commands, with the settings of the
 //! provider's configuration.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_provider::{
@@ -19,7 +19,16 @@ use crate::{CliError, env};
 #[derive(Debug, Clone)]
 pub struct ProviderConnector {
     server: Server,
-    snapshot: Option<PathBuf>,
+    schemas: Option<SchemaFile>,
+}
+
+/// A file of types for use without a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SchemaFile {
+    /// The user names it.
+    Named(PathBuf),
+    /// Place where an export puts it; it may be missing.
+    Expected(PathBuf),
 }
 
 #[derive(Debug, Clone)]
@@ -32,21 +41,20 @@ enum Server {
 }
 
 impl ProviderConnector {
-    /// Connects by the environment. `snapshot` is a file of types for use without a server.
-    #[must_use]
-    pub fn of_environment(snapshot: Option<PathBuf>) -> Self {
-        Self { server: Server::Environment(Box::default()), snapshot }
+    /// Connects by the environment.
+    pub(crate) fn of_environment(schemas: Option<SchemaFile>) -> Self {
+        Self { server: Server::Environment(Box::default()), schemas }
     }
 
     /// Connects by flags, and then by the environment.
     pub(crate) fn of_flags(connect: &Connect) -> Self {
-        Self { server: Server::Environment(Box::new(connect.clone())), snapshot: None }
+        Self { server: Server::Environment(Box::new(connect.clone())), schemas: None }
     }
 
     /// Connects to the server behind a socket, and to no other.
     #[must_use]
     pub fn of_socket(socket: PathBuf) -> Self {
-        Self { server: Server::Local(socket, Arc::default()), snapshot: None }
+        Self { server: Server::Local(socket, Arc::default()), schemas: None }
     }
 
     /// Connects to the server of these settings.
@@ -113,7 +121,16 @@ impl Connector for ProviderConnector {
     }
 
     fn snapshot(&self) -> Result<Option<Snapshot>, ExportError> {
-        let Some(file) = &self.snapshot else { return Ok(None) };
-        Snapshot::read(file).map_err(|source| ExportError { path: file.clone(), source })
+        let (Some(SchemaFile::Named(path)) | Some(SchemaFile::Expected(path))) = &self.schemas else {
+            return Ok(None);
+        };
+        let read = match (Snapshot::read(path), &self.schemas) {
+            (Ok(None), Some(SchemaFile::Named(_))) => {
+                let fault = "no file with schemas of this release; `mortise provider export` writes one";
+                Err(io::Error::new(io::ErrorKind::NotFound, fault))
+            }
+            (read, _) => read,
+        };
+        read.map_err(|source| ExportError { path: path.clone(), source })
     }
 }

@@ -1,6 +1,6 @@
 //! A server over gRPC.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use mortise_resource::{
@@ -14,6 +14,7 @@ use mortise_resource::{
         TypeServiceClient,
     },
     pb,
+    types::gvk,
 };
 use tonic::{
     Code, Request, Response, Status,
@@ -51,11 +52,22 @@ impl GrpcClient {
         request
     }
 
-    async fn answer<T>(&self, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
-        match tokio::time::timeout(self.timeout, call).await {
+    /// Waits for the answer of a method, and logs the call: `about` is the resource, type or function in question.
+    async fn answer<T>(
+        &self,
+        method: &'static str,
+        about: &str,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Status> {
+        let start = Instant::now();
+        let answer = match tokio::time::timeout(self.timeout, call).await {
             Ok(answer) => answer.map(Response::into_inner),
             Err(_) => Err(Status::deadline_exceeded(format!("no answer within {:?}", self.timeout))),
-        }
+        };
+        let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
+        let duration = format!("{:.1}ms", start.elapsed().as_secs_f64() * 1e3);
+        tracing::debug!(method, id = about, duration, code = ?code, "called the server");
+        answer
     }
 
     fn resources(&self) -> ResourceServiceClient<Channel> {
@@ -83,6 +95,16 @@ impl GrpcClient {
     }
 }
 
+/// A resource's type, place and name, joined by slashes.
+fn about(id: Option<&pb::Id>) -> String {
+    let Some(id) = id else { return String::new() };
+    let place = id.tenancy.iter().flat_map(|tenancy| [&tenancy.partition, &tenancy.namespace]);
+    let mut parts = vec![id.r#type.as_ref().map(gvk).unwrap_or_default()];
+    parts.extend(place.filter(|unit| !unit.is_empty()).cloned());
+    parts.push(id.name.clone());
+    parts.join("/")
+}
+
 pub(crate) fn resource(answer: Option<pb::Resource>) -> Result<pb::Resource, Status> {
     answer.ok_or_else(|| Status::internal("the server's answer holds no resource"))
 }
@@ -91,11 +113,12 @@ pub(crate) fn resource(answer: Option<pb::Resource>) -> Result<pb::Resource, Sta
 impl ResourceClient for GrpcClient {
     async fn types(&self) -> Result<Vec<TypeDescription>, Status> {
         let mut service = self.type_service();
-        let all = self.answer(service.list_types(self.request(ListTypesRequest {}))).await?.types;
+        let all = self.answer("ListTypes", "", service.list_types(self.request(ListTypesRequest {}))).await?.types;
         let mut described = Vec::with_capacity(all.len());
         for info in all {
             let request = self.request(GetTypeRequest { r#type: info.r#type.clone() });
-            match self.answer(service.get_type(request)).await {
+            let about = info.r#type.as_ref().map(gvk).unwrap_or_default();
+            match self.answer("GetType", &about, service.get_type(request)).await {
                 Ok(answer) => {
                     let descriptors = answer.descriptors.unwrap_or_default();
                     described.push(TypeDescription { info: answer.r#type.unwrap_or(info), descriptors });
@@ -109,44 +132,53 @@ impl ResourceClient for GrpcClient {
     }
 
     async fn plan(&self, resource: pb::Resource, create: bool) -> Result<PlanResponse, Status> {
+        let about = about(resource.id.as_ref());
         let request = PlanRequest { resource: Some(resource), create };
         while_hooks_are_late(|| {
             let (mut service, request) = (self.changes(), self.request(request.clone()));
-            self.answer(async move { service.plan(request).await })
+            self.answer("Plan", &about, async move { service.plan(request).await })
         })
         .await
     }
 
     async fn move_resource(&self, request: MoveRequest) -> Result<MoveResponse, Status> {
+        let about = about(request.id.as_ref());
         while_hooks_are_late(|| {
             let (mut service, request) = (self.changes(), self.request(request.clone()));
-            self.answer(async move { service.r#move(request).await })
+            self.answer("Move", &about, async move { service.r#move(request).await })
         })
         .await
     }
 
     async fn import(&self, request: ImportRequest) -> Result<ImportResponse, Status> {
+        let about = request.r#type.as_ref().map(gvk).unwrap_or_default();
         while_hooks_are_late(|| {
             let (mut service, request) = (self.changes(), self.request(request.clone()));
-            self.answer(async move { service.import(request).await })
+            self.answer("Import", &about, async move { service.import(request).await })
         })
         .await
     }
 
     async fn functions(&self) -> Result<Vec<FunctionInfo>, Status> {
         let request = self.request(ListFunctionsRequest {});
-        Ok(self.answer(async { self.function_service().list_functions(request).await }).await?.functions)
+        Ok(self
+            .answer("ListFunctions", "", async { self.function_service().list_functions(request).await })
+            .await?
+            .functions)
     }
 
     async fn call_function(&self, request: CallFunctionRequest) -> Result<Outcome, Status> {
+        let about = format!("{}.{}", request.plugin, request.name);
         let request = self.request(request);
-        let answer = self.answer(async { self.function_service().call_function(request).await }).await?;
+        let answer =
+            self.answer("CallFunction", &about, async { self.function_service().call_function(request).await }).await?;
         answer.outcome.ok_or_else(|| Status::internal("the server's answer holds no result"))
     }
 
     async fn read(&self, id: pb::Id) -> Result<Option<pb::Resource>, Status> {
+        let about = about(Some(&id));
         let request = self.request(pb::ReadRequest { id: Some(id) });
-        match self.answer(async { self.resources().read(request).await }).await {
+        match self.answer("Read", &about, async { self.resources().read(request).await }).await {
             Ok(answer) => resource(answer.resource).map(Some),
             Err(status) if status.code() == Code::NotFound => Ok(None),
             Err(status) => Err(status),
@@ -154,17 +186,19 @@ impl ResourceClient for GrpcClient {
     }
 
     async fn write(&self, resource: pb::Resource) -> Result<pb::Resource, Status> {
+        let about = about(resource.id.as_ref());
         let request = pb::WriteRequest { resource: Some(resource) };
         let write = || {
             let (mut service, request) = (self.resources(), self.request(request.clone()));
-            self.answer(async move { service.write(request).await })
+            self.answer("Write", &about, async move { service.write(request).await })
         };
         self::resource(while_hooks_are_late(write).await?.resource)
     }
 
     async fn delete(&self, id: pb::Id) -> Result<(), Status> {
+        let about = about(Some(&id));
         let request = self.request(pb::DeleteRequest { id: Some(id), version: String::new() });
-        match self.answer(async { self.resources().delete(request).await }).await {
+        match self.answer("Delete", &about, async { self.resources().delete(request).await }).await {
             Ok(_) => Ok(()),
             Err(status) if status.code() == Code::NotFound => Ok(()),
             Err(status) => Err(status),
@@ -172,20 +206,22 @@ impl ResourceClient for GrpcClient {
     }
 
     async fn plan_delete(&self, id: pb::Id) -> Result<PlanDeleteResponse, Status> {
+        let about = about(Some(&id));
         let request = self.request(PlanDeleteRequest { id: Some(id) });
-        self.answer(async { self.ownership().plan_delete(request).await }).await
+        self.answer("PlanDelete", &about, async { self.ownership().plan_delete(request).await }).await
     }
 
     async fn own_place(&self) -> Result<pb::Tenancy, Status> {
         let request = self.request(WhoAmIRequest {});
         let mut service = AuthServiceClient::new(self.channel.clone());
-        let known = self.answer(async move { service.who_am_i(request).await }).await?;
+        let known = self.answer("WhoAmI", "", async move { service.who_am_i(request).await }).await?;
         Ok(pb::Tenancy { partition: known.partition, namespace: known.namespace })
     }
 
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status> {
+        let about = request.r#type.as_ref().map(gvk).unwrap_or_default();
         let request = self.request(request);
-        Ok(self.answer(async { self.resources().list(request).await }).await?.resources)
+        Ok(self.answer("List", &about, async { self.resources().list(request).await }).await?.resources)
     }
 
     fn address(&self) -> &str {

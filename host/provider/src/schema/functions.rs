@@ -70,6 +70,11 @@ impl FunctionSet {
         self.functions.keys()
     }
 
+    /// The functions with their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Function)> {
+        self.functions.iter()
+    }
+
     /// The functions in core's form.
     #[must_use]
     pub fn to_proto(&self) -> BTreeMap<String, ProtoFunction> {
@@ -119,5 +124,20 @@ impl Function {
     #[must_use]
     pub fn parameter(&self, index: usize) -> Option<&Type> {
         self.parameters.get(index).or(self.variadic.as_ref())
+    }
+
+    /// The function in core's form.
+    pub(crate) fn to_proto(&self) -> &ProtoFunction {
+        &self.proto
+    }
+
+    /// Its parameters with their types.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (&function::Parameter, &Type)> {
+        self.proto.parameters.iter().zip(&self.parameters)
+    }
+
+    /// The parameter that takes any number of arguments.
+    pub(crate) fn variadic(&self) -> Option<(&function::Parameter, &Type)> {
+        self.proto.variadic_parameter.as_ref().zip(self.variadic.as_ref())
     }
 }

@@ -14,3 +14,13 @@ pub use description::{Snapshot, TypeDescription};
 pub use functions::{Function, FunctionSet};
 pub use resource::{ResourceSchema, TypeError};
 pub use set::{ProviderSchema, list_name, list_type, provider_to_proto, provider_type};
+
+/// The attributes of the provider's configuration.
+pub(crate) fn provider_attributes() -> Vec<Attribute> {
+    envelope::provider()
+}
+
+/// The attributes of the data source that lists resources.
+pub(crate) fn list_attributes() -> Vec<Attribute> {
+    envelope::list(false)
+}

@@ -162,7 +162,23 @@ impl ResourceSchema {
         type_of(&self.data_source_attributes())
     }
 
-    fn data_source_attributes(&self) -> Vec<Attribute> {
+    /// The attributes besides its data.
+    pub(crate) fn attributes(&self) -> &[Attribute] {
+        &self.envelope
+    }
+
+    /// The attributes of its data.
+    pub(crate) fn data_attributes(&self) -> &[Attribute] {
+        &self.data_attributes
+    }
+
+    /// The comment of its message.
+    pub(crate) fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The attributes of the data source.
+    pub(crate) fn data_source_attributes(&self) -> Vec<Attribute> {
         let mut all = envelope::data_source_attributes(self.scope);
         let data = Content::Object(of_message(&self.data, true));
         all.push(Attribute {

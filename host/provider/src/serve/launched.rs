@@ -20,6 +20,7 @@ use super::{
     MAX_MESSAGE_BYTES,
     connection::{Connection, Connections},
     handshake::{CLIENT_CERT_VARIABLE, MULTIPLEX_VARIABLE, is_cookie, line, speaks_6},
+    log,
     plugin::{Broker, Controller, Stdio},
     tls::{TlsError, config},
 };
@@ -113,6 +114,7 @@ pub async fn launch(
     if !speaks_6(env) {
         return Err(LaunchError::Version);
     }
+    log::start(env);
     // Takes and ignores interrupts until the process ends.
     let mut interrupts = signal(SignalKind::interrupt()).map_err(system_error("listening for signals"))?;
     tokio::spawn(async move { while interrupts.recv().await.is_some() {} });

@@ -4,6 +4,7 @@ mod attached;
 mod connection;
 mod handshake;
 mod launched;
+mod log;
 mod plugin;
 mod tls;
 

@@ -1,9 +1,11 @@
 //! `mortise provider …`: types of a server as resources of Terraform and OpenTofu (docs/terraform.md).
 
 mod attach;
+mod docs;
 mod export;
 mod launch;
 mod source;
+mod types;
 
 use clap::{Args, Subcommand};
 
@@ -13,7 +15,8 @@ pub use launch::launch;
 
 pub(super) const EXAMPLES: &str = "\
 eval \"$(mortise provider attach)\"
-mortise provider export --out terraform-plugins";
+mortise provider export --out terraform-plugins
+mortise provider docs --out docs";
 
 /// Arguments of `provider`.
 #[derive(Debug, Args)]
@@ -28,9 +31,12 @@ enum ProviderCommand {
     /// Prints the variable by which Terraform and OpenTofu attach to the server on this machine
     #[command(after_help = super::after(attach::EXAMPLES))]
     Attach(attach::Attach),
-    /// Writes the provider as a file-system mirror, with the server's current schemas
+    /// Writes the provider as a mirror, with the server's current schemas
     #[command(after_help = super::after(export::EXAMPLES))]
     Export(export::Export),
+    /// Writes pages about the server's types, in the form of Terraform's registry
+    #[command(after_help = super::after(docs::EXAMPLES))]
+    Docs(docs::Docs),
 }
 
 impl Provider {
@@ -38,6 +44,7 @@ impl Provider {
         match self.command {
             ProviderCommand::Attach(attach) => attach.run().await,
             ProviderCommand::Export(export) => export.run().await,
+            ProviderCommand::Docs(docs) => docs.run().await,
         }
     }
 }

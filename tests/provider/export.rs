@@ -1,0 +1,272 @@
+//! Exports of the provider with a real core: lock files, mirrors of files and of the network, and pages.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{mirror_server::MirrorServer, rules::REQUIRED, terraform::is_there};
+use crate::support::{Server, Setup, plugins::sha256};
+
+/// The provider's directory in a mirror.
+const PROVIDER: &str = "mortise.local/mortise/mortise";
+
+fn platform() -> String {
+    let os = if cfg!(target_os = "macos") { "darwin" } else { "linux" };
+    format!("{os}_{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" })
+}
+
+/// This program without its symbols, which are most of a debug build.
+fn small_program(dir: &Path) -> PathBuf {
+    let program = dir.join("mortise");
+    let stripped = Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_mortise")).status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        fs::copy(env!("CARGO_BIN_EXE_mortise"), &program).unwrap();
+    }
+    program
+}
+
+/// Runs a command of `mortise provider`.
+fn provider(server: &Server, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_mortise"))
+        .arg("provider")
+        .args(arguments)
+        .args(["--grpc-addr", &server.grpc.to_string()])
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (output.status.success(), text)
+}
+
+/// Exports to a mirror.
+fn export(server: &Server, program: &Path, mirror: &Path) {
+    let binary = format!("{}={}", platform(), program.display());
+    let (exported, text) = provider(server, &["export", "--binary", &binary, "--out", mirror.to_str().unwrap()]);
+    assert!(exported, "{text}");
+}
+
+/// The files of a mirror by their paths, as hashes.
+fn files(dir: &Path) -> BTreeMap<PathBuf, String> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let hash = sha256(&fs::read(&path).unwrap());
+                all.insert(path.strip_prefix(dir).unwrap().to_owned(), hash);
+            }
+        }
+    }
+    all
+}
+
+/// The configuration of a core in a directory, and of its installation.
+struct Installation {
+    dir: tempfile::TempDir,
+}
+
+impl Installation {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("main.tf"), REQUIRED).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn lock(&self) -> String {
+        fs::read_to_string(self.path(".terraform.lock.hcl")).unwrap()
+    }
+
+    /// Installs from a mirror in a directory without an earlier installation.
+    fn init(&self, method: &str, env: &[(&str, &str)], arguments: &[&str]) -> (bool, String) {
+        let config = format!("provider_installation {{\n  {method}\n}}\n");
+        fs::write(self.path("core.tfrc"), config).unwrap();
+        let _ = fs::remove_dir_all(self.path(".terraform"));
+        self.run(&[&["init"], arguments].concat(), env)
+    }
+
+    fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> (bool, String) {
+        let output = Command::new("terraform")
+            .args(arguments)
+            .arg("-no-color")
+            .current_dir(self.dir.path())
+            .env_remove("TF_REATTACH_PROVIDERS")
+            .env("TF_CLI_CONFIG_FILE", self.path("core.tfrc"))
+            .env("CHECKPOINT_DISABLE", "1")
+            .env("MORTISE_GRPC_ADDR", "127.0.0.1:1")
+            .envs(env.iter().copied())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        // Core breaks lines anywhere.
+        let text = text.replace(['│', '╷', '╵'], " ");
+        (output.status.success(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
+fn of_files(mirror: &Path) -> String {
+    format!("filesystem_mirror {{\n    path = {mirror:?}\n  }}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_an_export_accepts_later_exports_of_every_schema_and_no_other_program() {
+    if !is_there() {
+        return;
+    }
+    let first = Setup::new().guest("changes").start().await;
+    let changed = Setup::new().guest("changes").guest("every-field").start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let program = small_program(dir.path());
+    let mirrors = ["one", "two", "changed", "other"].map(|name| dir.path().join(name));
+    let [one, two, three, other] = &mirrors;
+    export(&first, &program, one);
+    export(&first, &program, two);
+    assert_eq!(files(one), files(two), "an export depends on the program and the types alone");
+    export(&changed, &program, three);
+    let schema = Path::new(PROVIDER).join(env!("CARGO_PKG_VERSION")).join("schema.json");
+    let without_schema = |mirror| files(mirror).into_iter().filter(|(path, _)| *path != schema).collect::<Vec<_>>();
+    assert_eq!(without_schema(one), without_schema(three));
+    assert_ne!(files(one).get(&schema).unwrap(), files(three).get(&schema).unwrap());
+
+    let core = Installation::new();
+    let (installed, text) = core.init(&of_files(one), &[], &[]);
+    assert!(installed, "{text}");
+    let lock = core.lock();
+    let own = fs::read_to_string(one.join(PROVIDER).join(format!("{}.lock.hcl", env!("CARGO_PKG_VERSION")))).unwrap();
+    let hash = lock.lines().find(|line| line.contains("\"h1:")).unwrap();
+    assert!(own.contains(hash), "{hash}\n{own}");
+    for mirror in [two, three] {
+        let (installed, text) = core.init(&of_files(mirror), &[], &["-lockfile=readonly"]);
+        assert!(installed, "{text}");
+        assert_eq!(core.lock(), lock);
+    }
+    // No server can be reached: the schema beside the package counts, and that of the variable before it.
+    fs::write(
+        core.path("main.tf"),
+        format!("{REQUIRED}resource \"mortise_fields_everything\" \"x\" {{\n  name = \"x\"\n  data {{}}\n}}\n"),
+    )
+    .unwrap();
+    let (valid, text) = core.run(&["validate"], &[]);
+    assert!(valid, "{text}");
+    let old = one.join(&schema);
+    let (valid, text) = core.run(&["validate"], &[("MORTISE_PROVIDER_SCHEMA", old.to_str().unwrap())]);
+    assert!(!valid && text.contains("does not support resource type"), "{text}");
+    let (valid, text) = core.run(&["validate"], &[("MORTISE_PROVIDER_SCHEMA", "/nonexistent")]);
+    assert!(!valid && text.contains("no file with schemas of this release"), "{text}");
+
+    let mut bytes = fs::read(&program).unwrap();
+    bytes.push(0);
+    let patched = dir.path().join("patched");
+    fs::write(&patched, bytes).unwrap();
+    export(&first, &patched, other);
+    let (installed, text) = core.init(&of_files(other), &[], &["-lockfile=readonly"]);
+    assert!(!installed && text.contains("doesn't match any of the checksums"), "{text}");
+    // The mirror with the program of the lock refuses the other one, and stays as it is.
+    let before = files(one);
+    let binary = format!("{}={}", platform(), patched.display());
+    let (exported, text) = provider(&first, &["export", "--binary", &binary, "--out", one.to_str().unwrap()]);
+    assert!(!exported && text.contains("is another program, and lock files hold its hash"), "{text}");
+    assert_eq!(files(one), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_mirror_of_an_export_fits_the_lock_entry_that_comes_with_it() {
+    if !is_there() {
+        return;
+    }
+    let server = Setup::new().guest("every-field").start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mirror = dir.path().join("mirror");
+    let program = small_program(dir.path());
+    export(&server, &program, &mirror);
+    let web = MirrorServer::start(mirror.clone()).await;
+    let certificate = dir.path().join("web.pem");
+    fs::write(&certificate, &web.certificate).unwrap();
+    let trust = [("SSL_CERT_FILE", certificate.to_str().unwrap())];
+    let method = format!("network_mirror {{\n    url = \"{}\"\n  }}", web.url);
+    let version = env!("CARGO_PKG_VERSION");
+    let entry = fs::read_to_string(mirror.join(PROVIDER).join(format!("{version}.lock.hcl"))).unwrap();
+    let only = |kind: &str| {
+        let is_kept = |line: &&str| !line.contains(":") || line.contains(kind);
+        entry.lines().filter(is_kept).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    for lock in [entry.clone(), only("\"h1:"), only("\"zh:")] {
+        assert!(lock.contains("h1:") || lock.contains("zh:"), "{lock}");
+        let core = Installation::new();
+        fs::write(core.path(".terraform.lock.hcl"), &lock).unwrap();
+        let (installed, text) = core.init(&method, &trust, &["-lockfile=readonly"]);
+        assert!(installed, "{lock}\n{text}");
+        let program =
+            format!(".terraform/providers/{PROVIDER}/{version}/{}/terraform-provider-mortise_v{version}", platform());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(core.path(&program)).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o755);
+    }
+    // A zip with other bytes and the same content does not fit the hash of the zip.
+    let zip = mirror.join(PROVIDER).join(format!("terraform-provider-mortise_{version}_{}.zip", platform()));
+    let mut bytes = fs::read(&zip).unwrap();
+    bytes.push(0);
+    fs::write(&zip, bytes).unwrap();
+    let core = Installation::new();
+    fs::write(core.path(".terraform.lock.hcl"), only("\"zh:")).unwrap();
+    let (installed, text) = core.init(&method, &trust, &["-lockfile=readonly"]);
+    assert!(!installed && text.contains("checksum"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
+    let server = Setup::new().guest("every-field").guest("changes").start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("docs");
+    let (made, text) = provider(&server, &["docs", "--out", out.to_str().unwrap()]);
+    assert!(made, "{text}");
+    let page = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    for name in [
+        "index.md",
+        "resources/fields_everything.md",
+        "data-sources/fields_everything.md",
+        "data-sources/resources.md",
+        "ephemeral-resources/fields_everything.md",
+        "functions/changes_concat.md",
+    ] {
+        assert!(page(name).starts_with("---\n# Made by `mortise provider docs`.\npage_title: "), "{name}");
+    }
+    let everything = page("resources/fields_everything.md");
+    for line in [
+        "# mortise_fields_everything (Resource)",
+        "- `text` (String) The plugin converts it to lower case.",
+        "- `secret_wo` (String, Sensitive, Write-only) `secret`, kept in no state and no plan. A change of \
+         `secret_wo_version` writes it.",
+        "### Nested Schema for `data.part`",
+        "  id = \"default/default/example\"",
+        "terraform import mortise_fields_everything.example default/default/example",
+    ] {
+        assert!(everything.lines().any(|found| found == line), "{line}\n{everything}");
+    }
+    assert!(everything.contains("- `old` (String, Deprecated)"), "{everything}");
+    assert!(page("functions/changes_concat.md").contains("provider::mortise::changes_concat("));
+    if !is_there() {
+        return;
+    }
+    // A real core finds no fault in an example.
+    let mut examples = REQUIRED.to_owned();
+    for path in files(&out).into_keys().filter(|path| path.parent().is_some_and(|parent| parent != Path::new(""))) {
+        let page = page(path.to_str().unwrap());
+        let example =
+            page.split_once("## Example Usage\n\n```terraform\n").and_then(|(_, rest)| rest.split_once("```"));
+        // Core 1.11 has no name for two blocks of a kind and name; each page has another type.
+        examples.push_str(example.map(|(example, _)| example).unwrap_or_default());
+    }
+    assert!(examples.contains("resource \"mortise_fields_everything\" \"example\""), "{examples}");
+    fs::write(dir.path().join("main.tf"), &examples).unwrap();
+    fs::write(dir.path().join("none.tfrc"), "").unwrap();
+    let (valid, text) = super::rules::terraform(dir.path(), &server, &["validate"]);
+    assert!(valid, "{text}\n{examples}");
+}
