@@ -168,10 +168,9 @@ impl Load {
             SourceFormat::Compose => {
                 let env = |name: &str| std::env::var(name).ok();
                 let options = compose::Options { address: self.address, profiles: &self.profile, env: &env };
-                let (plan, more) = compose::read(source, &options).map_err(|error| {
-                    let is_format = matches!(error, ComposeError::Yaml(_) | ComposeError::NoServices);
-                    let failure = not().caused_by(error);
-                    if is_format { wrong(failure) } else { CliError { remedy: None, ..failure } }
+                let (plan, more) = compose::read(source, &options).map_err(|error| match error {
+                    ComposeError::Yaml(_) | ComposeError::NoServices => wrong(not().caused_by(error)),
+                    _ => CliError::usage(format!("cannot load {}", self.file.display())).caused_by(error),
                 })?;
                 files.extend(more);
                 plan

@@ -15,8 +15,9 @@ use mortise_resource::grpc::catalog::{
 };
 
 use super::{
-    command::{self, CommandError, Probe},
+    command,
     node::{Node, NodeValue},
+    probe::{CommandError, Kind, Probe},
 };
 
 /// Name of the check of a workload.
@@ -107,9 +108,9 @@ impl FoundCheck {
     pub(super) fn check(&self, port: &str) -> HealthCheck {
         let port = port.to_owned();
         let check = match &self.probe.kind {
-            command::Kind::Tcp => Check::Tcp(TcpCheck { port }),
-            command::Kind::Grpc { service } => Check::Grpc(GrpcCheck { port, service: service.clone(), tls: None }),
-            command::Kind::Http { scheme, method, path, headers, statuses, redirects } => Check::Http(HttpCheck {
+            Kind::Tcp => Check::Tcp(TcpCheck { port }),
+            Kind::Grpc { service } => Check::Grpc(GrpcCheck { port, service: service.clone(), tls: None }),
+            Kind::Http { scheme, method, path, headers, statuses, redirects } => Check::Http(HttpCheck {
                 port,
                 scheme: scheme.clone(),
                 method: method.clone(),

@@ -14,9 +14,12 @@
 
 mod command;
 mod files;
+mod groups;
 mod health;
 mod node;
 mod ports;
+mod probe;
+mod request;
 mod service;
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ pub(in crate::commands::catalog) enum VariableError {
     Required(String, String),
     #[error("variables are nested more than {MAX_DEPTH} levels deep")]
     Depth,
-    #[error("its variables make it longer than {MAX_BYTES} bytes")]
+    #[error("it is longer than {MAX_BYTES} bytes with its variables")]
     Length,
 }
 
