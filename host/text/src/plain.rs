@@ -30,8 +30,8 @@ pub struct PlainDocument {
 /// A value and its line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlainNode {
-    /// Line of the value, or of its key if it is the value of a map, counted from 1. A copy by an alias has the lines of
-    /// the original.
+    /// Line of the value, or of its key if it is the value of a map, counted from 1. A copy by an alias has the lines
+    /// of the original.
     pub line: usize,
     /// The value.
     pub value: PlainValue,
@@ -82,8 +82,8 @@ pub fn plain_documents(source: Source<'_>, limits: &Limits) -> Result<Vec<PlainD
     Ok(nodes.into_iter().map(document).collect())
 }
 
-/// Reads every document of a YAML text, or every value of a JSON text, with the lines of all values; empty ones are left
-/// out.
+/// Reads every document of a YAML text, or every value of a JSON text, with the lines of all values; empty ones are
+/// left out.
 ///
 /// # Errors
 /// The faults of the text; there are no documents then.
