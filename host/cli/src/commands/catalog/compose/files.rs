@@ -63,7 +63,7 @@ pub(in crate::commands::catalog) enum ComposeError {
     #[error("{0}: {1} has no service {2:?}")]
     NoService(Place, String, String),
     #[error("{0}: the service {1:?} is in {2} already; rename one of them")]
-    Twice(Place, String, Place),
+    Twice(Place, String, String),
     #[error("services take over more than {MAX_COPIED} values from others")]
     Copied,
     #[error("no service has the profile {0:?}")]
@@ -257,7 +257,7 @@ impl Reader<'_, '_> {
             for (name, node) in self.included(file, entry, context, above)? {
                 // A file may be included twice.
                 if let Some(known) = services.get(&name).filter(|known| **known != node) {
-                    return Err(ComposeError::Twice(node.place.clone(), name, known.place.clone()));
+                    return Err(ComposeError::Twice(node.place.clone(), name, known.place.to_string()));
                 }
                 services.insert(name, node);
             }
