@@ -298,9 +298,12 @@ fn files_are_included_with_their_own_variables() {
     assert_eq!(&*plan.workloads["db"].place.file, "sub/db.yaml");
 }
 
+/// Further files, a compose file, and its error.
+type Case<'c> = (&'c [(&'c str, &'c str)], &'c str, &'c str);
+
 #[test]
 fn circles_and_files_outside_are_errors() {
-    let cases: [(&[(&str, &str)], &str, &str); 9] = [
+    let cases: [Case<'_>; 9] = [
         (
             &[],
             "services:\n  a: {extends: b}\n  b: {extends: {service: a}}\n",
