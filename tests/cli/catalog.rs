@@ -19,6 +19,11 @@ const HOSTS: &str = "127.0.0.1 localhost\n192.0.2.1 web1.lan www\n192.0.2.2 web2
 const CONSUL: &str = r#"[{"Node": "n1", "Address": "10.0.0.1", "ServiceID": "api-1", "ServiceName": "api", "ServicePort": 8080,
     "ServiceTags": ["v1"], "ServiceWeights": {"Passing": 2}}, {"Node": "n2"}]"#;
 
+const HEALTH: &str = r#"[{"Node": {"Node": "n3", "Address": "10.0.0.3"}, "Service": {"ID": "api-3", "Service": "mail", "Port": 25},
+    "Checks": [{"CheckID": "smtp", "Status": "critical"}]},
+  {"Node": {"Node": "n4", "Address": "10.0.0.4"}, "Service": {"ID": "api-4", "Service": "mail", "Port": 25},
+    "Checks": [{"CheckID": "smtp", "Status": "passing"}]}]"#;
+
 const CHECKED: &str = "\
 type: catalog.v1.Workload
 name: web-2
@@ -55,14 +60,17 @@ async fn files_are_imported_and_streams_are_shown() {
     t.file("compose.yaml", COMPOSE);
     t.file("hosts", HOSTS);
     t.file("dump.json", CONSUL);
+    t.file("health.json", HEALTH);
     t.file("notes.txt", "hello\n");
     t.file("checked.yaml", CHECKED);
     t.works(&["catalog", "load", "compose.yaml", "--dry-run"]).await;
     t.works(&["catalog", "load", "compose.yaml"]).await;
     t.works(&["catalog", "load", "compose.yaml"]).await;
-    t.works(&["catalog", "load", "compose.yaml", "-o", "yaml"]).await;
+    t.say("No server is asked.");
+    t.works(&["catalog", "load", "compose.yaml", "-o", "yaml", "--grpc-addr", "127.0.0.1:1"]).await;
     t.works(&["catalog", "load", "hosts"]).await;
     t.works(&["catalog", "load", "dump.json"]).await;
+    t.works(&["catalog", "load", "health.json"]).await;
     t.fails(2, &["catalog", "load", "compose.yaml", "--strict"]).await;
     t.fails(2, &["catalog", "load", "notes.txt"]).await;
     t.fails(2, &["catalog", "load", "notes.txt", "--format", "consul"]).await;
@@ -80,7 +88,8 @@ async fn files_are_imported_and_streams_are_shown() {
     t.works(&["catalog", "watch", "web", "--once", "-o", "json"]).await;
     t.works(&["catalog", "report", "web-2", "alive", "--failing", "-m", "out of memory"]).await;
     has(&server, 1).await;
-    for (name, count) in [("api", 1), ("db", 1), ("web1-lan", 1), ("web2-lan", 1), ("www", 2)] {
+    // The check of db is not granted, and one of mail is critical.
+    for (name, count) in [("api", 1), ("db", 0), ("mail", 1), ("web1-lan", 1), ("web2-lan", 1), ("www", 2)] {
         healthy(&server, name, count).await;
     }
     t.works(&["catalog", "list"]).await;

@@ -164,16 +164,10 @@ async fn catalogs_that_cannot_be_imported_or_watched() {
     t.file("hosts", "# nothing\n");
     t.file("latin1.hosts", b"10.0.0.1 caf\xe9\n");
     t.file("large.hosts", " ".repeat((16 << 20) + 1));
-    t.file(
-        "compose.yaml",
-        "services:\n  web:\n    ports:\n      - [80]\n      - {target: many, published: 1}\n      - {target: 80}\n      - \"80\"\n      \
-         - \"8000-8010:80\"\n      - \"nowhere:8080:80\"\n      - \"53:53/udp\"\n      - \"8080:80\"\n",
-    );
     for file in ["latin1.hosts", "large.hosts"] {
         t.fails(2, &["catalog", "load", file, "--format", "hosts"]).await;
     }
     t.fails(1, &["catalog", "load", "hosts"]).await;
-    t.fails(2, &["catalog", "load", "compose.yaml", "--strict"]).await;
     t.fails(2, &["catalog", "watch", "web", "--once", "--partition", "other"]).await;
     let without = Setup::new().serve().start().await;
     t.call(&without.grpc.to_string(), "<without>");

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod changes;
+mod compose;
 mod connection;
 mod consul;
 mod edit;

@@ -89,7 +89,7 @@ pub use limits::Limits;
 pub use location::{Position, SourceLocation, file_name};
 pub use message::{data_from_json, data_to_json, encode_message, message_from_json};
 pub use parse::{Source, parse, parse_within};
-pub use plain::{PlainDocument, plain_documents};
+pub use plain::{PlainDocument, PlainNode, PlainValue, plain_documents, plain_nodes};
 pub use print::{
     json::{Indent, consul, list_to_json, to_json},
     yaml::{list_to_yaml, to_yaml},

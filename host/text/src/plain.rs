@@ -4,11 +4,13 @@
 //! texts, which a field of numbers rejects by name. The merge key `<<` adds the entries of a map, or of a list of maps,
 //! under keys that its own map does not have. Bounds and faults are those of resources.
 
-use serde_json::{Map, Number, Value};
+use std::collections::BTreeMap;
+
+use serde_json::{Number, Value};
 
 use crate::{
     Diagnostics, Format, Limits, Source,
-    location::Position,
+    location::{Lines, Position},
     node::{self, Entry, Node, plain_bool, plain_null},
     parse::{exceeds_documents, read_nodes},
 };
@@ -25,52 +27,125 @@ pub struct PlainDocument {
     pub value: Value,
 }
 
+/// A value and its line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlainNode {
+    /// Line of the value, or of its key if it is the value of a map, counted from 1. A copy by an alias has the lines
+    /// of the original.
+    pub line: usize,
+    /// The value.
+    pub value: PlainValue,
+}
+
+/// A value whose parts have lines.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlainValue {
+    /// Null.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A text.
+    Text(String),
+    /// A list.
+    List(Vec<PlainNode>),
+    /// A map.
+    Map(BTreeMap<String, PlainNode>),
+}
+
+impl From<PlainValue> for Value {
+    fn from(value: PlainValue) -> Self {
+        match value {
+            PlainValue::Null => Self::Null,
+            PlainValue::Bool(value) => Self::Bool(value),
+            PlainValue::Number(number) => Self::Number(number),
+            PlainValue::Text(text) => Self::String(text),
+            PlainValue::List(items) => items.into_iter().map(|item| Self::from(item.value)).collect(),
+            PlainValue::Map(entries) => {
+                Self::Object(entries.into_iter().map(|(key, node)| (key, Self::from(node.value))).collect())
+            }
+        }
+    }
+}
+
 /// Reads every document of a YAML text; empty ones are left out.
 ///
 /// # Errors
 /// The faults of the text; there are no documents then.
 pub fn plain_documents(source: Source<'_>, limits: &Limits) -> Result<Vec<PlainDocument>, Diagnostics> {
-    let (nodes, mut sink) = read_nodes(source, Position::START, Format::Yaml, limits);
-    exceeds_documents(&nodes, limits, "documents", &mut sink);
-    let lines = sink.lines.clone();
-    sink.finish()?;
-    let document = |node: Node| PlainDocument { line: lines.position(node.span.start).line, value: plain(node) };
+    let (nodes, lines) = checked(source, Format::Yaml, limits)?;
+    let document = |node: Node| {
+        let line = lines.position(node.span.start).line;
+        PlainDocument { line, value: plain(node, &lines).value.into() }
+    };
     Ok(nodes.into_iter().map(document).collect())
 }
 
-fn plain(node: Node) -> Value {
-    match node.value {
-        node::Value::Null | node::Value::Wrong => Value::Null,
-        node::Value::Bool(value) => Value::Bool(value),
-        node::Value::Text(text) => Value::String(text),
-        node::Value::Plain(text) | node::Value::Number(text) => scalar(text),
-        node::Value::List(items) | node::Value::Blocks(items) => items.into_iter().map(plain).collect(),
-        node::Value::Map(entries) => Value::Object(map(entries)),
-    }
+/// Reads every document of a YAML text, or every value of a JSON text, with the lines of all values; empty ones are
+/// left out.
+///
+/// # Errors
+/// The faults of the text; there are no documents then.
+pub fn plain_nodes(source: Source<'_>, format: Format, limits: &Limits) -> Result<Vec<PlainNode>, Diagnostics> {
+    let (nodes, lines) = checked(source, format, limits)?;
+    Ok(nodes.into_iter().map(|node| plain(node, &lines)).collect())
 }
 
-fn scalar(text: String) -> Value {
+fn checked(
+    source: Source<'_>,
+    format: Format,
+    limits: &Limits,
+) -> Result<(Vec<Node>, std::sync::Arc<Lines>), Diagnostics> {
+    let (nodes, mut sink) = read_nodes(source, Position::START, format, limits);
+    exceeds_documents(&nodes, limits, "documents", &mut sink);
+    let lines = sink.lines.clone();
+    sink.finish()?;
+    Ok((nodes, lines))
+}
+
+fn plain(node: Node, lines: &Lines) -> PlainNode {
+    let line = lines.position(node.span.start).line;
+    let value = match node.value {
+        node::Value::Null | node::Value::Wrong => PlainValue::Null,
+        node::Value::Bool(value) => PlainValue::Bool(value),
+        node::Value::Text(text) => PlainValue::Text(text),
+        node::Value::Plain(text) | node::Value::Number(text) => scalar(text),
+        node::Value::List(items) | node::Value::Blocks(items) => {
+            PlainValue::List(items.into_iter().map(|item| plain(item, lines)).collect())
+        }
+        node::Value::Map(entries) => PlainValue::Map(map(entries, lines)),
+    };
+    PlainNode { line, value }
+}
+
+fn scalar(text: String) -> PlainValue {
     if plain_null(&text) {
-        return Value::Null;
+        return PlainValue::Null;
     }
     match (plain_bool(&text), serde_json::from_str::<Number>(&text)) {
-        (Some(value), _) => Value::Bool(value),
-        (_, Ok(number)) => Value::Number(number),
-        _ => Value::String(text),
+        (Some(value), _) => PlainValue::Bool(value),
+        (_, Ok(number)) => PlainValue::Number(number),
+        _ => PlainValue::Text(text),
     }
 }
 
-fn map(entries: Vec<Entry>) -> Map<String, Value> {
-    let (mut map, mut added) = (Map::new(), Vec::new());
-    for Entry { key, value, .. } in entries {
-        match plain(value) {
-            Value::Object(other) if key == MERGE_KEY => added.push(other),
-            Value::Array(items) if key == MERGE_KEY && items.iter().all(Value::is_object) => {
-                added.extend(
-                    items.into_iter().filter_map(|item| if let Value::Object(map) = item { Some(map) } else { None }),
-                );
+fn map(entries: Vec<Entry>, lines: &Lines) -> BTreeMap<String, PlainNode> {
+    let (mut map, mut added) = (BTreeMap::new(), Vec::new());
+    for Entry { key, key_span, value } in entries {
+        let line = lines.position(key_span.start).line;
+        match plain(value, lines).value {
+            PlainValue::Map(other) if key == MERGE_KEY => added.push(other),
+            PlainValue::List(items)
+                if key == MERGE_KEY && items.iter().all(|item| matches!(item.value, PlainValue::Map(_))) =>
+            {
+                let maps = items.into_iter().filter_map(|item| match item.value {
+                    PlainValue::Map(map) => Some(map),
+                    _ => None,
+                });
+                added.extend(maps);
             }
-            value => drop(map.insert(key, value)),
+            value => drop(map.insert(key, PlainNode { line, value })),
         }
     }
     for (key, value) in added.into_iter().flatten() {
@@ -108,6 +183,24 @@ mod tests {
         assert_eq!(found[0].value["c"], json!({"x": 5, "y": [2]}));
         assert_eq!(found[0].value["d"], json!({"x": 3, "z": 4, "y": [2]}));
         assert_eq!(found[0].value["e"], json!({"<<": 7}));
+    }
+
+    #[test]
+    fn every_value_has_its_line() {
+        let text = "a:\n  b:\n    - x\n    - {c: 1}\nd: &d\n  e: 2\nf:\n  <<: *d\n";
+        let found = plain_nodes(Source { name: "f", text }, Format::Yaml, &Limits::default()).unwrap();
+        let child = |node: &PlainNode, key: &str| match &node.value {
+            PlainValue::Map(map) => map[key].clone(),
+            PlainValue::List(items) => items[key.parse::<usize>().unwrap()].clone(),
+            _ => panic!("{node:?} has no parts"),
+        };
+        let list = child(&child(&found[0], "a"), "b");
+        let lines = [list.line, child(&list, "0").line, child(&child(&list, "1"), "c").line];
+        assert_eq!(lines, [2, 3, 4]);
+        assert_eq!(child(&child(&found[0], "f"), "e").line, 6);
+        let json = "[\n {\"a\":\n 1},\n 2]";
+        let found = plain_nodes(Source { name: "f", text: json }, Format::Json, &Limits::default()).unwrap();
+        assert_eq!((child(&found[0], "0").line, child(&found[0], "1").line), (2, 4));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use mortise_resource::{
     Diagnostic,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},
     pb,
-    resource_meta::strip_server_part,
+    resource_meta::{is_same_client_part, strip_server_part},
 };
 use mortise_text::{Indent, Types};
 
@@ -127,8 +127,8 @@ pub(crate) fn unit_kind(unit: &pb::Id) -> String {
     unit.r#type.as_ref().map(|ty| ty.kind.to_lowercase()).unwrap_or_default()
 }
 
-/// Whether the stored resource equals the wanted one byte for byte: data, owner, and metadata except what the server
-/// keeps by itself.
+/// Whether the stored resource equals the wanted one byte for byte: data, owner, the client's part of meta, and metadata
+/// except what the server keeps by itself.
 pub(crate) fn same(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
     wanted.data.as_ref().map(|data| &data.value) == stored.data.as_ref().map(|data| &data.value)
         && same_but_for_bytes(wanted, stored)
@@ -152,6 +152,8 @@ fn same_but_for_bytes(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
         && message(wanted) == message(stored)
         && type_of(wanted) == type_of(stored)
         && metadata_with_kept(wanted, stored) == stored.metadata
+        // A write without meta keeps the stored one.
+        && (wanted.meta.is_none() || is_same_client_part(wanted.meta.as_deref(), stored.meta.as_deref()))
 }
 
 /// Whether the two differ in encoding alone: a client may order the entries of a map freely, and may write zeros out.
@@ -216,7 +218,7 @@ pub(crate) fn bare(resource: &pb::Resource) -> pb::Resource {
 
 #[cfg(test)]
 mod tests {
-    use mortise_resource::data::TypeInfo;
+    use mortise_resource::{data::TypeInfo, goten::Meta};
     use mortise_text::TypeTable;
     use prost_types::{
         DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
@@ -310,9 +312,13 @@ mod tests {
     #[test]
     fn what_else_differs_is_a_change_whatever_the_data_says() {
         let stored = bag(&[]);
-        let label = BTreeMap::from([("app".to_owned(), "shop".to_owned())]);
+        let label = || BTreeMap::from([("app".to_owned(), "shop".to_owned())]);
         assert!(same_but_for_bytes(&bag(&[0x0a, 0]), &stored));
-        assert!(!same_but_for_bytes(&pb::Resource { metadata: label, ..bag(&[0x0a, 0]) }, &stored));
+        assert!(!same_but_for_bytes(&pb::Resource { metadata: label(), ..bag(&[0x0a, 0]) }, &stored));
+        let labelled =
+            || pb::Resource { meta: Some(Box::new(Meta { labels: label(), ..Meta::default() })), ..bag(&[0x0a, 0]) };
+        assert!(!same_but_for_bytes(&labelled(), &stored));
+        assert!(same_but_for_bytes(&bag(&[0x0a, 0]), &labelled()), "without meta the stored one stays");
         assert!(!same_but_for_bytes(&pb::Resource { owner: stored.id.clone(), ..bag(&[0x0a, 0]) }, &stored));
         assert!(!same_but_for_bytes(&pb::Resource { data: None, ..stored.clone() }, &stored));
     }

@@ -73,27 +73,12 @@ pub(super) async fn prune(
     yes: bool,
     out: &Ui,
 ) -> Result<Exit, CliError> {
-    let mut to_delete = BTreeMap::new();
-    for (ty, partition, namespace) in scope {
-        let (query, units) = (QueryArgs::by(Some(selector.clone()), ""), pb::Tenancy { partition, namespace });
-        let found = query.search(session, &ty.to_pb(), units, "", out).await?.resources;
-        let keyed = found.into_iter().map(|resource| (Key::of(&id_of(&resource)), resource));
-        to_delete.extend(keyed.filter(|(key, _)| !in_files.contains(key)));
-    }
-    // The reverse of the order of writing: the deletion of an owner changes what it owns, and that of a namespace its
-    // content.
-    let levels = order::sort(to_delete.into_values().collect(), |resource| resource);
-    // A circle cannot be stored; if there were one, the server would decide.
-    let to_delete: Vec<_> = levels.circular.into_iter().chain(levels.sorted.into_iter().rev().flatten()).collect();
+    let to_delete = find(session, selector, scope, in_files, out).await?;
     if to_delete.is_empty() {
         return Ok(Exit::Done);
     }
     if dry_run {
-        for resource in &to_delete {
-            let id = id_of(resource);
-            let how = deletion_plan::described(session, &id, "pruned").await?;
-            ui::line(format!("{} {how}", placed_title(&id)))?;
-        }
+        describe(session, &to_delete).await?;
         return Ok(Exit::Done);
     }
     if !yes {
@@ -112,6 +97,43 @@ pub(super) async fn prune(
             return Ok(Exit::Done);
         }
     }
+    delete(session, to_delete, out).await
+}
+
+/// Finds the resources that match the selector and are not in the files, in the order of their deletion.
+pub(super) async fn find(
+    session: &Session,
+    selector: &LabelSelector,
+    scope: Scope,
+    in_files: &BTreeSet<Key>,
+    out: &Ui,
+) -> Result<Vec<pb::Resource>, CliError> {
+    let mut found = BTreeMap::new();
+    for (ty, partition, namespace) in scope {
+        let (query, units) = (QueryArgs::by(Some(selector.clone()), ""), pb::Tenancy { partition, namespace });
+        let matching = query.search(session, &ty.to_pb(), units, "", out).await?.resources;
+        let keyed = matching.into_iter().map(|resource| (Key::of(&id_of(&resource)), resource));
+        found.extend(keyed.filter(|(key, _)| !in_files.contains(key)));
+    }
+    // The reverse of the order of writing: the deletion of an owner changes what it owns, and that of a namespace its
+    // content.
+    let levels = order::sort(found.into_values().collect(), |resource| resource);
+    // A circle cannot be stored; if there were one, the server would decide.
+    Ok(levels.circular.into_iter().chain(levels.sorted.into_iter().rev().flatten()).collect())
+}
+
+/// Prints the effects of the deletions.
+pub(super) async fn describe(session: &Session, to_delete: &[pb::Resource]) -> Result<(), CliError> {
+    for resource in to_delete {
+        let id = id_of(resource);
+        let how = deletion_plan::described(session, &id, "pruned").await?;
+        ui::line(format!("{} {how}", placed_title(&id)))?;
+    }
+    Ok(())
+}
+
+/// Deletes the resources. One that changed after it was found stays, and is a failure.
+pub(super) async fn delete(session: &Session, to_delete: Vec<pb::Resource>, out: &Ui) -> Result<Exit, CliError> {
     let mut exit = Exit::Done;
     for resource in to_delete {
         let id = id_of(&resource);

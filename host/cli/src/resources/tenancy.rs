@@ -22,10 +22,14 @@ impl Tenancy {
     /// Returns the units; the server fills in an empty one.
     #[must_use]
     pub fn units(&self, session: &Session) -> pb::Tenancy {
+        self.units_in(session.context_units())
+    }
+
+    /// Returns the units, for the partition and namespace of a context.
+    pub(crate) fn units_in(&self, (partition, namespace): (Option<&str>, Option<&str>)) -> pb::Tenancy {
         let unit = |flag: &Option<String>, name: &str, own: Option<&str>| {
             flag.clone().or_else(|| env::process(name)).or_else(|| own.map(str::to_owned)).unwrap_or_default()
         };
-        let (partition, namespace) = session.context_units();
         pb::Tenancy {
             partition: unit(&self.partition, "MORTISE_PARTITION", partition),
             namespace: unit(&self.namespace, "MORTISE_NAMESPACE", namespace),

@@ -2,19 +2,33 @@
 //! an object of such answers by name, as written by a script that asks for each.
 //!
 //! An instance becomes a workload named after its service id, with the service's address, or the node's if the service
-//! has none, and one port, `main`. Tags and meta become metadata; a passing weight becomes the weight. The service
-//! selects its instances. Results of checks are not loaded: they would be out of date at once.
+//! has none, and one port, `main`. Tags and meta become metadata. The service selects its instances.
+//!
+//! The states of checks are in answers about health. A critical check becomes a check of the kind `ttl` without a
+//! result, so the instance is unhealthy until a client reports or the export is loaded again. Passing checks become
+//! nothing: a result would end with its time. The weight is the one for warnings if a check warns, else the one for
+//! passing.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use mortise_resource::grpc::catalog::{ServicePort, Workload, WorkloadAddress, WorkloadPort};
+use mortise_resource::grpc::catalog::{
+    HealthCheck, ServicePort, Workload, WorkloadAddress, WorkloadPort, health_check::Check,
+};
+use mortise_text::{Diagnostics, Format, Limits, PlainNode, PlainValue, Source, file_name, plain_nodes};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::plan::{FoundWorkload, LoadPlan, metadata, resource_name};
+use super::plan::{FoundWorkload, LoadPlan, Place, metadata, resource_name};
 
 /// Name of an instance's port; ports have no names in Consul.
 const PORT: &str = "main";
+
+/// Time for which a later report about an imported check holds, seconds; the longest that a check may have.
+const REPORT_SECONDS: i64 = 86_400;
+
+/// Most checks of a workload, and longest name of a check; the server rejects more.
+const MAX_CHECKS: usize = 16;
+const MAX_CHECK_NAME_BYTES: usize = 40;
 
 /// Instance in an answer of the catalog.
 #[derive(Debug, Default, Deserialize)]
@@ -30,6 +44,8 @@ struct CatalogService {
     service_tags: Option<Vec<String>>,
     service_meta: Option<BTreeMap<String, String>>,
     service_weights: Option<Weights>,
+    #[serde(skip)]
+    checks: Vec<ConsulCheck>,
 }
 
 /// Instance in an answer about health.
@@ -38,6 +54,17 @@ struct CatalogService {
 struct HealthService {
     node: Node,
     service: AgentService,
+    #[serde(default)]
+    checks: Option<Vec<ConsulCheck>>,
+}
+
+/// Check of an instance or of its node, with its state.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct ConsulCheck {
+    #[serde(rename = "CheckID")]
+    check_id: String,
+    status: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,10 +91,11 @@ struct AgentService {
 #[serde(default, rename_all = "PascalCase")]
 struct Weights {
     passing: u32,
+    warning: u32,
 }
 
 impl From<HealthService> for CatalogService {
-    fn from(HealthService { node, service }: HealthService) -> Self {
+    fn from(HealthService { node, service, checks }: HealthService) -> Self {
         Self {
             node: node.node,
             address: node.address,
@@ -78,6 +106,7 @@ impl From<HealthService> for CatalogService {
             service_tags: service.tags,
             service_meta: service.meta,
             service_weights: service.weights,
+            checks: checks.unwrap_or_default(),
         }
     }
 }
@@ -86,28 +115,38 @@ impl From<HealthService> for CatalogService {
 ///
 /// # Errors
 /// The text is not JSON.
-pub(super) fn read(text: &str) -> Result<LoadPlan, serde_json::Error> {
+pub(super) fn read(source: Source<'_>) -> Result<LoadPlan, Diagnostics> {
     let mut plan = LoadPlan::default();
-    match serde_json::from_str(text)? {
-        Value::Array(items) => add_all(&mut plan, "", items),
-        Value::Object(named) => {
-            for (name, value) in named {
+    let file: Arc<str> = file_name(source.name).into();
+    let limits = Limits { documents: 1, ..Limits::default() };
+    let Some(root) = plain_nodes(source, Format::Json, &limits)?.pop() else { return Ok(plan) };
+    match root.value {
+        PlainValue::List(items) => add_all(&mut plan, &file, "", items),
+        PlainValue::Map(named) => {
+            for (name, PlainNode { line, value }) in named {
                 match value {
-                    Value::Array(items) if items.iter().all(Value::is_object) && !items.is_empty() => {
-                        add_all(&mut plan, &name, items);
-                    }
-                    _ => plan.skip(name, "it lists no instances; export /v1/catalog/service/NAME instead"),
+                    PlainValue::List(items) if is_list_of_maps(&items) => add_all(&mut plan, &file, &name, items),
+                    _ => plan.skip(
+                        Place { path: name, ..Place::line(&file, line) },
+                        "it lists no instances; export /v1/catalog/service/NAME instead",
+                    ),
                 }
             }
         }
-        _ => plan.skip("the file", "it is neither a list of instances nor an object of such lists"),
+        _ => plan
+            .skip(Place::line(&file, root.line), "the file is neither a list of instances nor an object of such lists"),
     }
     Ok(plan)
 }
 
-fn add_all(plan: &mut LoadPlan, name: &str, items: Vec<Value>) {
-    for (item, index) in items.into_iter().zip(0_usize..) {
-        let place = format!("{name}[{index}]");
+fn is_list_of_maps(items: &[PlainNode]) -> bool {
+    !items.is_empty() && items.iter().all(|item| matches!(item.value, PlainValue::Map(_)))
+}
+
+fn add_all(plan: &mut LoadPlan, file: &Arc<str>, name: &str, items: Vec<PlainNode>) {
+    for (PlainNode { line, value }, index) in items.into_iter().zip(0_usize..) {
+        let place = Place { path: format!("{name}[{index}]"), ..Place::line(file, line) };
+        let item = Value::from(value);
         let read = if item.get("Service").is_some_and(Value::is_object) {
             serde_json::from_value::<HealthService>(item).map(CatalogService::from)
         } else {
@@ -120,9 +159,51 @@ fn add_all(plan: &mut LoadPlan, name: &str, items: Vec<Value>) {
     }
 }
 
-fn add(plan: &mut LoadPlan, place: &str, instance: CatalogService) {
+/// Weight of an instance by the states of its checks.
+fn weight(instance: &CatalogService) -> u32 {
+    let warns = instance.checks.iter().any(|check| check.status == "warning");
+    let weight = |weights: &Weights| if warns { weights.warning } else { weights.passing };
+    instance.service_weights.as_ref().map_or(0, weight)
+}
+
+/// Makes checks without a result of those that are critical.
+fn critical_checks(plan: &mut LoadPlan, place: &Place, name: &str, checks: &[ConsulCheck]) -> Vec<HealthCheck> {
+    let mut found: Vec<HealthCheck> = Vec::new();
+    for check in checks {
+        match check.status.as_str() {
+            "passing" | "warning" => continue,
+            "critical" | "maintenance" => {}
+            other => {
+                plan.skip(place.clone(), format!("the state {other:?} of its check {:?} is unknown", check.check_id));
+                continue;
+            }
+        }
+        let short: String = check.check_id.chars().take(MAX_CHECK_NAME_BYTES).collect();
+        let legal = resource_name(&short).unwrap_or_else(|| format!("check-{}", found.len() + 1));
+        if found.iter().any(|known| known.name == legal) {
+            continue;
+        }
+        if found.len() == MAX_CHECKS {
+            plan.skip(place.clone(), format!("{name} has {MAX_CHECKS} critical checks already"));
+            break;
+        }
+        plan.note(
+            place.clone(),
+            format!(
+                "the check {:?} is critical: {name} is unhealthy until `mortise catalog report {name} {legal} --passing`, or \
+                 until it is loaded without this state",
+                check.check_id
+            ),
+        );
+        let ttl = prost_types::Duration { seconds: REPORT_SECONDS, nanos: 0 };
+        found.push(HealthCheck { name: legal, check: Some(Check::Ttl(ttl)), ..HealthCheck::default() });
+    }
+    found
+}
+
+fn add(plan: &mut LoadPlan, place: &Place, instance: CatalogService) {
     let Some(service) = resource_name(&instance.service_name) else {
-        return plan.skip(place, "its ServiceName is missing or cannot be the name of a resource");
+        return plan.skip(place.clone(), "its ServiceName is missing or cannot be the name of a resource");
     };
     if !plan.claim(&service, &instance.service_name, place) {
         return;
@@ -131,12 +212,13 @@ fn add(plan: &mut LoadPlan, place: &str, instance: CatalogService) {
     // Ids are unique on one node only.
     let own = resource_name(id).filter(|name| !plan.workloads.contains_key(name));
     let Some(name) = own.or_else(|| resource_name(&format!("{id}-{}", instance.node))) else {
-        return plan.skip(place, "its ServiceID cannot be the name of a resource");
+        return plan.skip(place.clone(), "its ServiceID cannot be the name of a resource");
     };
     let host = if instance.service_address.is_empty() { &instance.address } else { &instance.service_address };
     if host.is_empty() {
-        return plan.skip(place, "it has neither a ServiceAddress nor an Address");
+        return plan.skip(place.clone(), "it has neither a ServiceAddress nor an Address");
     }
+    let (weight, checks) = (weight(&instance), critical_checks(plan, place, &name, &instance.checks));
     let mut pairs = metadata(instance.service_meta.iter().flatten());
     if let Some(tags) = instance.service_tags.filter(|tags| !tags.is_empty()) {
         pairs.insert("tags".to_owned(), tags.join(","));
@@ -148,10 +230,11 @@ fn add(plan: &mut LoadPlan, place: &str, instance: CatalogService) {
     let data = Workload {
         addresses: vec![WorkloadAddress { host: host.to_ascii_lowercase(), ports: Vec::new() }],
         ports,
-        weight: instance.service_weights.map_or(0, |weights| weights.passing),
+        weight,
+        checks,
         ..Workload::default()
     };
-    if plan.add_workload(&name, FoundWorkload { place: place.to_owned(), metadata: pairs, data }) {
+    if plan.add_workload(&name, FoundWorkload { place: place.clone(), metadata: pairs, data }) {
         plan.select(&service, place, &name, &offered);
     }
 }
@@ -159,6 +242,10 @@ fn add(plan: &mut LoadPlan, place: &str, instance: CatalogService) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &str) -> Result<LoadPlan, Diagnostics> {
+        super::read(Source { name: "dump.json", text })
+    }
 
     #[test]
     fn both_forms_are_read() {
@@ -180,15 +267,37 @@ mod tests {
         );
         assert_eq!((workload.metadata["tags"].as_str(), workload.metadata["tier"].as_str()), ("v1,eu", "front"));
         assert_eq!(plan.services["web"].workloads.len(), 2);
-        let places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect();
-        assert_eq!(places, ["[2]", "[3]", "[4]"]);
+        let places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.to_string()).collect();
+        assert_eq!(places, ["dump.json:6: [2]", "dump.json:7: [3]", "dump.json:8: [4]"]);
 
         let health = r#"{"db": [{"Node": {"Node": "n1", "Address": "10.0.0.1"}, "Checks": [],
             "Service": {"ID": "db", "Service": "db", "Address": "10.1.0.1", "Port": 5432, "Tags": null}}],
             "web": ["v1"], "empty": []}"#;
         let plan = read(health).unwrap();
         assert_eq!(plan.workloads["db"].data.addresses[0].host, "10.1.0.1");
-        assert_eq!(plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect::<Vec<_>>(), ["empty", "web"]);
+        assert_eq!(
+            plan.skipped.iter().map(|skipped| skipped.place.path.as_str()).collect::<Vec<_>>(),
+            ["empty", "web"]
+        );
         assert!(read("{").is_err());
+    }
+
+    #[test]
+    fn states_of_checks_decide_health_and_weight() {
+        let text = r#"[
+            {"Node": {"Node": "n1", "Address": "10.0.0.1"},
+             "Service": {"ID": "web-1", "Service": "web", "Port": 80, "Weights": {"Passing": 5, "Warning": 2}},
+             "Checks": [{"CheckID": "serfHealth", "Status": "passing"}, {"CheckID": "service:web-1", "Status": "warning"}]},
+            {"Node": {"Node": "n2", "Address": "10.0.0.2"},
+             "Service": {"ID": "web-2", "Service": "web", "Port": 80, "Weights": {"Passing": 5, "Warning": 2}},
+             "Checks": [{"CheckID": "service:web-2", "Status": "critical"}, {"CheckID": "odd", "Status": "asleep"}]}
+        ]"#;
+        let plan = read(text).unwrap();
+        let web = |name: &str| &plan.workloads[name].data;
+        assert_eq!((web("web-1").weight, web("web-1").checks.len()), (2, 0));
+        assert_eq!((web("web-2").weight, web("web-2").checks[0].name.as_str()), (5, "service-web-2"));
+        assert!(matches!(web("web-2").checks[0].check, Some(Check::Ttl(_))), "it fails until a report");
+        assert!(plan.notes[0].text.contains("mortise catalog report web-2 service-web-2 --passing"));
+        assert_eq!(plan.skipped[0].text, r#"the state "asleep" of its check "odd" is unknown"#);
     }
 }

@@ -3,11 +3,12 @@
 //! The first name of a line is the workload; the lines with one name are its addresses. Each name, aliases included, is
 //! a service that selects the workloads of its lines. A hosts file has no ports, so neither have the services.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use mortise_resource::grpc::catalog::{Workload, WorkloadAddress};
+use mortise_text::{Source, file_name};
 
-use super::plan::{FoundWorkload, LoadPlan, MAX_ADDRESSES, resource_name};
+use super::plan::{FoundWorkload, LoadPlan, MAX_ADDRESSES, Place, resource_name};
 
 /// Names that every hosts file has for the machine itself.
 const OWN: [&str; 9] = [
@@ -23,13 +24,14 @@ const OWN: [&str; 9] = [
 ];
 
 /// Reads a hosts file. Invalid lines are left out, with a note.
-pub(super) fn read(text: &str) -> LoadPlan {
+pub(super) fn read(source: Source<'_>) -> LoadPlan {
     let mut plan = LoadPlan::default();
-    for (line, number) in text.lines().zip(1_usize..) {
+    let file: Arc<str> = file_name(source.name).into();
+    for (line, number) in source.text.lines().zip(1_usize..) {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
         let Some(address) = words.next() else { continue };
-        let place = format!("line {number}");
+        let place = Place::line(&file, number);
         let Ok(ip) = address.parse::<IpAddr>() else {
             plan.skip(place, format!("{address:?} is not an IP address"));
             continue;
@@ -75,6 +77,10 @@ pub(super) fn read(text: &str) -> LoadPlan {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> LoadPlan {
+        super::read(Source { name: "hosts", text })
+    }
+
     #[test]
     fn hosts_are_workloads_and_names_are_services() {
         let text = "127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\nff02::1 ip6-allnodes\n\n\
@@ -90,8 +96,8 @@ mod tests {
         assert_eq!(plan.services.keys().collect::<Vec<_>>(), ["web", "web1-lan", "web2-lan", "www"]);
         assert_eq!(selected("web"), ["web1-lan", "web2-lan"]);
         assert_eq!(selected("www"), ["web1-lan"]);
-        let places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.as_str()).collect();
-        assert_eq!(places, ["line 9", "line 10", "line 11"]);
+        let places: Vec<_> = plan.skipped.iter().map(|skipped| skipped.place.to_string()).collect();
+        assert_eq!(places, ["hosts:9", "hosts:10", "hosts:11"]);
     }
 
     #[test]
@@ -100,12 +106,12 @@ mod tests {
         let addresses = |name: &str| plan.workloads[name].data.addresses.iter().map(|one| one.host.clone());
         assert_eq!(addresses("a-b").collect::<Vec<_>>(), ["192.0.2.1", "192.0.2.3"]);
         assert_eq!(addresses("y").collect::<Vec<_>>(), ["192.0.2.2"]);
-        let skipped: Vec<_> = plan.skipped.iter().map(|one| format!("{}: {}", one.place, one.reason)).collect();
+        let skipped: Vec<_> = plan.skipped.iter().map(|one| format!("{}: {}", one.place, one.text)).collect();
         assert_eq!(
             skipped,
             [
-                r#"line 2: "a-b" becomes "a-b", as "a.b" of line 1 does; rename one of them"#,
-                r#"line 4: "a_b" becomes "a-b", as "a.b" of line 1 does; rename one of them"#,
+                r#"hosts:2: "a-b" becomes "a-b", as "a.b" of hosts:1 does; rename one of them"#,
+                r#"hosts:4: "a_b" becomes "a-b", as "a.b" of hosts:1 does; rename one of them"#,
             ]
         );
     }

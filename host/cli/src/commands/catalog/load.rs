@@ -1,10 +1,11 @@
 //! `mortise catalog load`: services and workloads of a compose file, a hosts file or Consul's catalog.
 //!
 //! The command writes what the file contains now: a second run with the same file changes nothing, and a resource that
-//! left the file stays until it is deleted. Entries that cannot be loaded are listed with their place; the rest is
-//! loaded.
+//! left the file stays until it is deleted, unless `--follow` is given. Entries that cannot be loaded are listed with
+//! their lines; the rest is loaded. `-o yaml` asks no server.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     io::Read as _,
     net::{IpAddr, Ipv4Addr},
@@ -12,40 +13,27 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use futures::{StreamExt as _, stream};
-use mortise_resource::{pb, types::Gvk};
-use prost::Message;
+use mortise_text::Source;
 use serde_json::Value;
 
 use super::{
-    compose, consul, hosts,
-    plan::{LoadPlan, Skipped},
+    compose::{self, ComposeError},
+    consul, hosts, items,
+    plan::{LoadPlan, Remark},
 };
-use crate::{
-    CliError, Connect, Exit, Session, Tenancy, Ui,
-    apply::plan::{self as change, Plan},
-    apply::report,
-    commands::apply::{Counts, Outcome, write},
-    connect::throttle::Throttle,
-    error::diagnostic_line,
-    output::ui,
-    resources::{
-        catalog::Catalog,
-        ids::{id_of, placed_title},
-        show,
-    },
-};
+use crate::{CliError, Connect, Exit, Session, Tenancy, Ui, env, output::ui, resources::catalog::Catalog};
 
 pub(super) const EXAMPLES: &str = "\
 mortise catalog load compose.yaml
 mortise catalog load /etc/hosts --namespace lan --dry-run
 curl -s localhost:8500/v1/catalog/service/web | mortise catalog load - --format consul
-mortise catalog load compose.yaml -o yaml > services.yaml";
+mortise catalog load compose.yaml --profile debug -o yaml > services.yaml
+mortise catalog load compose.yaml --follow --yes";
 
 /// Largest file, bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Skipped entries printed one by one; the rest are only counted.
+/// Remarks printed one by one; the rest are only counted.
 const MAX_TOLD: usize = 50;
 
 /// Format of the source file.
@@ -81,37 +69,86 @@ enum Printed {
 pub(super) struct Load {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// Format of the file [default: guessed from its name and content]
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
     /// IP address at which the published ports of a compose file are reached
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
+    /// Loads the services of a compose file with this profile, too; * for all; can be given several times
+    #[arg(long, value_name = "NAME")]
+    profile: Vec<String>,
     /// Shows what would change and writes nothing; the server fills in defaults and validates
     #[arg(long)]
-    dry_run: bool,
-    /// Prints the resources instead of writing them
-    #[arg(short, long, value_name = "FORMAT", conflicts_with = "dry_run")]
+    pub(super) dry_run: bool,
+    /// Prints the resources instead of writing them; no server is needed
+    #[arg(short, long, value_name = "FORMAT", conflicts_with_all = ["dry_run", "follow"])]
     output: Option<Printed>,
     /// Writes nothing if anything would be left out
     #[arg(long)]
     strict: bool,
+    /// Keeps the resources as the file is until Ctrl-C, and deletes those that leave it; shows each plan and asks first
+    #[arg(long)]
+    follow: bool,
+    /// Name of the source, by which --follow knows its resources [default: made from the machine and the path]
+    #[arg(long, value_name = "NAME", requires = "follow")]
+    pub(super) source: Option<String>,
+    /// Does not ask before the changes of --follow
+    #[arg(short, long, requires = "follow")]
+    pub(super) yes: bool,
     #[command(flatten)]
-    tenancy: Tenancy,
+    pub(super) tenancy: Tenancy,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// A resource of the file, and its place in the file.
-struct Item {
-    place: String,
-    resource: pb::Resource,
+/// Content of a source, and the files that it was read from.
+pub(super) struct Loaded {
+    pub(super) plan: LoadPlan,
+    pub(super) files: Vec<PathBuf>,
 }
 
 impl Load {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
+        if self.follow {
+            if self.file == Path::new("-") {
+                return Err(CliError::usage("standard input cannot be followed").remedy("name a file"));
+            }
+            return self.run_follow(&ui).await;
+        }
+        let Loaded { plan, .. } = self.load()?;
+        print_remarks(&plan, &ui);
+        self.check(&plan)?;
+        if let Some(Printed::Yaml) = self.output {
+            let target = self.connect.resolve(&env::process)?;
+            let units = self.tenancy.units_in((target.partition.as_deref(), target.namespace.as_deref()));
+            items::print(&items::items(plan, &units, &BTreeMap::new()))?;
+            return Ok(Exit::Done);
+        }
+        let (session, catalog) = self.connect_to_catalog().await?;
+        let items = items::items(plan, &self.tenancy.units(&session), &BTreeMap::new());
+        let counts = if self.dry_run {
+            items::print_plans(&items::plan_all(items, &session, &catalog).await, &catalog, &ui)?
+        } else {
+            items::write_all(items, &session, &catalog, &ui).await?
+        };
+        ui::line(counts.sentence(self.dry_run))?;
+        Ok(if counts.has_failed() { Exit::Failed } else { Exit::Done })
+    }
+
+    /// Connects to a server that has the types of the catalog.
+    pub(super) async fn connect_to_catalog(&self) -> Result<(Session, Catalog), CliError> {
+        let (session, catalog) = Catalog::connect(&self.connect).await?;
+        catalog.find_type("catalog.v1.Workload").map_err(|error| {
+            error.remedy("the plugin `catalog` is not switched on: put it into plugins.bundled of the configuration")
+        })?;
+        Ok((session, catalog))
+    }
+
+    /// Reads the source.
+    pub(super) fn load(&self) -> Result<Loaded, CliError> {
         let text = read(&self.file)?;
         let format = match self.format {
             Some(format) => format,
@@ -120,133 +157,66 @@ impl Load {
                     .remedy("give --format compose, --format hosts or --format consul")
             })?,
         };
+        let name = self.file.to_string_lossy();
+        let source = Source { name: &name, text: &text };
         let wrong = |error: CliError| error.remedy("give --format if the file has another format");
-        let what = || format!("{} is not {format}", self.file.display());
+        let not = || CliError::usage(format!("{} is not {format}", self.file.display()));
+        let mut files = vec![self.file.clone()];
         let plan = match format {
-            SourceFormat::Hosts => hosts::read(&text),
+            SourceFormat::Hosts => hosts::read(source),
+            SourceFormat::Consul => consul::read(source).map_err(|error| wrong(not().caused_by(error)))?,
             SourceFormat::Compose => {
-                compose::read(&text, self.address).map_err(|error| wrong(CliError::usage(what()).caused_by(error)))?
-            }
-            SourceFormat::Consul => {
-                consul::read(&text).map_err(|error| wrong(CliError::usage(what()).caused_by(error)))?
+                let env = |name: &str| std::env::var(name).ok();
+                let options = compose::Options { address: self.address, profiles: &self.profile, env: &env };
+                let (plan, more) = compose::read(source, &options).map_err(|error| match error {
+                    ComposeError::Yaml(_) | ComposeError::NoServices => wrong(not().caused_by(error)),
+                    _ => CliError::usage(format!("cannot load {}", self.file.display())).caused_by(error),
+                })?;
+                files.extend(more);
+                plan
             }
         };
-        self.tell_skipped(&plan.skipped, &ui);
+        Ok(Loaded { plan, files })
+    }
+
+    /// Fails if `--strict` forbids a source, or if it is empty.
+    pub(super) fn check(&self, plan: &LoadPlan) -> Result<(), CliError> {
         if self.strict && !plan.skipped.is_empty() {
             return Err(CliError::usage(format!("{} items cannot be loaded; nothing was done", plan.skipped.len()))
                 .remedy("without --strict the rest is loaded"));
         }
-        if plan.workloads.is_empty() {
+        if plan.workloads.is_empty() && plan.services.is_empty() {
             return Err(CliError::failed(format!("{}: there is nothing to load", self.file.display())));
         }
-        let (session, catalog) = Catalog::connect(&self.connect).await?;
-        catalog.find_type("catalog.v1.Workload").map_err(|error| {
-            error.remedy("the plugin `catalog` is not switched on: put it into plugins.bundled of the configuration")
-        })?;
-        let items = self.items(plan, &session);
-        match self.output {
-            Some(Printed::Yaml) => {
-                for item in &items {
-                    ui::print(format!("---\n{}", show::yaml(&item.resource, &catalog)?))?;
-                }
-                Ok(Exit::Done)
-            }
-            None => self.write(items, &session, &catalog, &ui).await,
-        }
-    }
-
-    /// Resources to write; workloads come first, so that a service finds them.
-    fn items(&self, plan: LoadPlan, session: &Session) -> Vec<Item> {
-        let units = self.tenancy.units(session);
-        let or_default = |unit: String| if unit.is_empty() { "default".to_owned() } else { unit };
-        let tenancy = pb::Tenancy { partition: or_default(units.partition), namespace: or_default(units.namespace) };
-        let resource = |kind: &str, name: String, data: Vec<u8>| pb::Resource {
-            id: Some(pb::Id {
-                name,
-                r#type: Some(Gvk::new("catalog", "v1", kind).to_pb()),
-                tenancy: Some(tenancy.clone()),
-                uid: String::new(),
-            }),
-            data: Some(prost_types::Any { type_url: format!("type.googleapis.com/catalog.v1.{kind}"), value: data }),
-            ..pb::Resource::default()
-        };
-        let mut items = Vec::new();
-        for (name, found) in plan.workloads {
-            let workload = resource("Workload", name, found.data.encode_to_vec());
-            items.push(Item { place: found.place, resource: pb::Resource { metadata: found.metadata, ..workload } });
-        }
-        for (name, found) in plan.services {
-            let data = found.data().encode_to_vec();
-            items.push(Item { place: found.place, resource: resource("Service", name, data) });
-        }
-        items
-    }
-
-    /// Writes or plans all items; continues after a refusal.
-    async fn write(&self, items: Vec<Item>, session: &Session, catalog: &Catalog, ui: &Ui) -> Result<Exit, CliError> {
-        let throttle = Throttle::default();
-        let mut counts = Counts::default();
-        let mut coming = stream::iter(items)
-            .map(|item| {
-                let throttle = &throttle;
-                async move {
-                    let wanted = item.resource.clone();
-                    let done = throttle.call(async || {
-                        if self.dry_run {
-                            let planned = change::dry_run(session, catalog, &wanted, |_: &pb::Id| false).await;
-                            planned.map(|plan| Outcome::Planned(Box::new(plan)))
-                        } else {
-                            write(session, catalog, wanted.clone()).await
-                        }
-                    });
-                    let done = done.await;
-                    (item, done)
-                }
-            })
-            .buffered(Throttle::MOST);
-        while let Some((item, done)) = coming.next().await {
-            let name = placed_title(&id_of(&item.resource));
-            match done {
-                Ok(Outcome::Done(change, _, warnings)) => {
-                    counts.count(change);
-                    for warning in warnings {
-                        ui.warn(&format!("{}: {}", self.place(&item.place), diagnostic_line(&warning)));
-                    }
-                    ui::line(format!("{name} {}", change.word()))?;
-                }
-                Ok(Outcome::Planned(plan)) => {
-                    counts.count(plan.change);
-                    print_plan(&name, &plan, catalog, ui)?;
-                }
-                Ok(Outcome::Orphan) => {}
-                Ok(Outcome::Failed(error)) | Err(error) if error.exit == Exit::Unreachable => return Err(error),
-                Ok(Outcome::Failed(error)) | Err(error) => {
-                    counts.fail();
-                    ui.note(&format!("mortise: {}: {error}", self.place(&item.place)));
-                }
-            }
-        }
-        ui::line(counts.sentence(self.dry_run))?;
-        Ok(if counts.has_failed() { Exit::Failed } else { Exit::Done })
-    }
-
-    fn tell_skipped(&self, skipped: &[Skipped], ui: &Ui) {
-        for item in skipped.iter().take(MAX_TOLD) {
-            ui.warn(&format!("{}: left out: {}", self.place(&item.place), item.reason));
-        }
-        if let Some(more) = skipped.len().checked_sub(MAX_TOLD).filter(|more| *more > 0) {
-            ui.warn(&format!("and {more} more were left out"));
-        }
-    }
-
-    fn place(&self, place: &str) -> String {
-        format!("{}: {place}", mortise_text::file_name(&self.file.to_string_lossy()))
+        Ok(())
     }
 }
 
-fn print_plan(name: &str, plan: &Plan, catalog: &Catalog, ui: &Ui) -> Result<(), CliError> {
-    ui::print(report::coloured(&plan.diff(catalog)?, ui))?;
-    ui::line(format!("{name} {} (dry run)", plan.change.word()))
+/// Prints the remarks about a source, and the grants that its checks need.
+pub(super) fn print_remarks(plan: &LoadPlan, ui: &Ui) {
+    for Remark { place, text } in plan.notes.iter().take(MAX_TOLD) {
+        ui.note(&format!("note: {place}: {text}"));
+    }
+    for Remark { place, text } in plan.skipped.iter().take(MAX_TOLD) {
+        ui.warn(&format!("{place}: left out: {text}"));
+    }
+    for (list, name) in [(&plan.notes, "notes"), (&plan.skipped, "entries that were left out")] {
+        if let Some(more) = list.len().checked_sub(MAX_TOLD).filter(|more| *more > 0) {
+            ui.warn(&format!("and {more} more {name}"));
+        }
+    }
+    let grants = plan.grants();
+    if grants.is_empty() {
+        return;
+    }
+    let setting = |(name, hosts): (&&str, &BTreeSet<String>)| {
+        format!("{name} = {:?}", hosts.iter().take(MAX_TOLD).collect::<Vec<_>>())
+    };
+    let settings: Vec<String> = grants.iter().map(setting).collect();
+    ui.note(&format!(
+        "note: the checks need these grants in [plugin.catalog.grants], or their workloads are unhealthy: {}",
+        settings.join(", ")
+    ));
 }
 
 /// Reads the file or standard input, at most `MAX_BYTES`.

@@ -3,7 +3,9 @@
 
 mod compose;
 mod consul;
+mod follow;
 mod hosts;
+mod items;
 mod list;
 mod load;
 mod plan;

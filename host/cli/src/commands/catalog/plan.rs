@@ -1,9 +1,13 @@
 //! Result of reading a source, the same for every format: resources to write, and entries left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use mortise_resource::{
-    grpc::catalog::{Selector, Service, ServicePort, Workload},
+    grpc::catalog::{Selector, Service, ServicePort, Workload, health_check::Check},
     meta::{DELETION_TIMESTAMP, FINALIZERS},
     name,
 };
@@ -12,18 +16,44 @@ use mortise_resource::{
 pub(super) const MAX_PORTS: usize = 64;
 pub(super) const MAX_ADDRESSES: usize = 16;
 
-/// Entry of the source that is not loaded.
+/// Most workloads of a service: as many names as a selector may have.
+pub(super) const MAX_WORKLOADS: usize = 256;
+
+/// Place of an entry in its source: prints as `compose.yaml:7: services.web.ports[1]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) file: Arc<str>,
+    /// Line, counted from 1.
+    pub(super) line: usize,
+    /// Path in the file; empty if the line is enough.
+    pub(super) path: String,
+}
+
+impl Place {
+    /// Makes the place of a line.
+    pub(super) fn line(file: &Arc<str>, line: usize) -> Self {
+        Self { file: Arc::clone(file), line, path: String::new() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)?;
+        if self.path.is_empty() { Ok(()) } else { write!(f, ": {}", self.path) }
+    }
+}
+
+/// Remark about an entry of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Skipped {
-    /// Place in the source, such as `services.web.ports[1]`.
-    pub(super) place: String,
-    pub(super) reason: String,
+pub(super) struct Remark {
+    pub(super) place: Place,
+    pub(super) text: String,
 }
 
 /// A workload, its place in the source, and its metadata.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FoundWorkload {
-    pub(super) place: String,
+    pub(super) place: Place,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) data: Workload,
 }
@@ -31,7 +61,7 @@ pub(super) struct FoundWorkload {
 /// A service that selects workloads by their names.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FoundService {
-    pub(super) place: String,
+    pub(super) place: Place,
     pub(super) workloads: BTreeSet<String>,
     pub(super) ports: Vec<ServicePort>,
 }
@@ -41,26 +71,34 @@ pub(super) struct FoundService {
 pub(super) struct LoadPlan {
     pub(super) services: BTreeMap<String, FoundService>,
     pub(super) workloads: BTreeMap<String, FoundWorkload>,
-    pub(super) skipped: Vec<Skipped>,
+    /// Entries that are not loaded, with the reasons.
+    pub(super) skipped: Vec<Remark>,
+    /// Remarks about entries that are loaded, such as a changed name.
+    pub(super) notes: Vec<Remark>,
     /// Names of the source in lower case and their places, by the names of resources that they became.
-    claims: BTreeMap<String, (String, String)>,
+    claims: BTreeMap<String, (String, Place)>,
 }
 
 impl LoadPlan {
-    pub(super) fn skip(&mut self, place: impl Into<String>, reason: impl Into<String>) {
-        self.skipped.push(Skipped { place: place.into(), reason: reason.into() });
+    pub(super) fn skip(&mut self, place: Place, reason: impl Into<String>) {
+        self.skipped.push(Remark { place, text: reason.into() });
     }
 
-    /// Takes the name of a resource for a name of the source. Another one that differs in marks alone is left out, with
+    pub(super) fn note(&mut self, place: Place, text: impl Into<String>) {
+        self.notes.push(Remark { place, text: text.into() });
+    }
+
+    /// Takes the name of a resource for a name of the source. Another name that differs in marks alone is left out, with
     /// a note: both would become one resource.
-    pub(super) fn claim(&mut self, name: &str, of: &str, place: &str) -> bool {
-        let of = of.to_lowercase();
-        let claim = self.claims.entry(name.to_owned()).or_insert_with(|| (of.clone(), place.to_owned()));
-        if claim.0 == of {
+    pub(super) fn claim(&mut self, name: &str, source: &str, place: &Place) -> bool {
+        let source = source.to_lowercase();
+        let claim = self.claims.entry(name.to_owned()).or_insert_with(|| (source.clone(), place.clone()));
+        if claim.0 == source {
             return true;
         }
-        let (other, at) = claim.clone();
-        self.skip(place, format!("{of:?} becomes {name:?}, as {other:?} of {at} does; rename one of them"));
+        let (other, first) = claim.clone();
+        let reason = format!("{source:?} becomes {name:?}, as {other:?} of {first} does; rename one of them");
+        self.skip(place.clone(), reason);
         false
     }
 
@@ -80,9 +118,9 @@ impl LoadPlan {
     }
 
     /// Adds a workload to a service, and creates the service if it is new.
-    pub(super) fn select(&mut self, service: &str, place: &str, workload: &str, ports: &[ServicePort]) {
+    pub(super) fn select(&mut self, service: &str, place: &Place, workload: &str, ports: &[ServicePort]) {
         let service = self.services.entry(service.to_owned()).or_insert_with(|| FoundService {
-            place: place.to_owned(),
+            place: place.clone(),
             workloads: BTreeSet::new(),
             ports: Vec::new(),
         });
@@ -93,6 +131,27 @@ impl LoadPlan {
                 service.ports.push(port.clone());
             }
         }
+    }
+
+    /// Grants of the plugin `catalog` that the checks need, by the name of the setting.
+    pub(super) fn grants(&self) -> BTreeMap<&'static str, BTreeSet<String>> {
+        let mut grants: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for data in self.workloads.values().map(|found| &found.data) {
+            let Some(host) = data.addresses.first().map(|address| &address.host) else { continue };
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            for check in data.checks.iter().filter_map(|check| check.check.as_ref()) {
+                let (setting, scheme, port) = match check {
+                    Check::Ttl(_) => continue,
+                    Check::Tcp(tcp) => ("tcp", String::new(), &tcp.port),
+                    Check::Grpc(grpc) => ("http", "http://".to_owned(), &grpc.port),
+                    Check::Http(http) => ("http", format!("{}://", http.scheme), &http.port),
+                };
+                if let Some(port) = data.ports.iter().find(|known| known.name == *port) {
+                    grants.entry(setting).or_default().insert(format!("{scheme}{host}:{}", port.port));
+                }
+            }
+        }
+        grants
     }
 }
 
