@@ -95,7 +95,7 @@ impl Packed {
         }
     }
 
-    /// Whether there is no answer.
+    /// Whether the answer is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.first.is_empty() && self.ends.is_empty()
     }
