@@ -22,13 +22,13 @@ use tokio::{
 
 use crate::support::{PATIENCE, Server, Setup, any, eventually, id, resource, skipped};
 
-async fn start() -> (Server, SocketAddr) {
+pub(super) async fn start() -> (Server, SocketAddr) {
     let server = Setup::new().start().await;
     let dns = server.dns.expect("dev switches it on");
     (server, dns)
 }
 
-fn endpoint(workload: &str, address: &str, weight: u32, ports: &[(&str, u32)]) -> Endpoint {
+pub(super) fn endpoint(workload: &str, address: &str, weight: u32, ports: &[(&str, u32)]) -> Endpoint {
     let ports = ports.iter().map(|(name, port)| EndpointPort { name: (*name).into(), port: *port, protocol: 1 });
     Endpoint {
         workload: workload.into(),
@@ -40,7 +40,7 @@ fn endpoint(workload: &str, address: &str, weight: u32, ports: &[(&str, u32)]) -
     }
 }
 
-fn endpoints(name: &str, endpoints: Vec<Endpoint>) -> pb::Resource {
+pub(super) fn endpoints(name: &str, endpoints: Vec<Endpoint>) -> pb::Resource {
     let port = |name: &str, port| ServicePort { name: name.into(), port, target_port: name.into(), protocol: 1 };
     let ports = vec![port("http", 80), port("admin", 81)];
     let data = ServiceEndpoints { endpoints, ports, ..ServiceEndpoints::default() };
@@ -66,7 +66,7 @@ pub(super) fn query(name: &str, of: RecordType) -> Message {
     message
 }
 
-fn with_edns(mut message: Message) -> Message {
+pub(super) fn with_edns(mut message: Message) -> Message {
     let mut edns = Edns::new();
     edns.set_max_payload(4_096);
     message.set_edns(edns);
@@ -83,7 +83,7 @@ async fn send(dns: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     buffer
 }
 
-async fn udp(dns: SocketAddr, message: &Message) -> (Message, usize) {
+pub(super) async fn udp(dns: SocketAddr, message: &Message) -> (Message, usize) {
     let bytes = send(dns, &message.to_vec().unwrap()).await;
     (Message::from_vec(&bytes).unwrap(), bytes.len())
 }

@@ -9,7 +9,7 @@ use mortise_plugin_catalog::proto::catalog::v1::{
 use mortise_resource::pb;
 
 use super::{
-    dns::{ask, query, tcp},
+    dns::{answers, ask, query, tcp},
     endpoints::{service, workload},
 };
 use crate::{
@@ -113,6 +113,14 @@ async fn slices_are_parts_of_one_service_for_proxies_and_resolvers() {
         let answers = tcp(dns, &[query(&name, of)]).await.remove(0).answers;
         assert_eq!(answers.len(), expected, "{name}");
     }
+    // A change of a slice alone shows in the very next answer.
+    server.write(many(69, 9)).await.unwrap();
+    assert_eq!(stream.added().await.len(), 16);
+    let srv = tcp(dns, &[query("_http._tcp.web.default.svc.cluster.local.", RecordType::SRV)]).await.remove(0);
+    let weights = answers(&srv).iter().filter(|record| record.starts_with("SRV 0 9 8080 web-69.")).count();
+    assert_eq!((weights, srv.answers.len()), (1, 70));
+    let reverse = ask(dns, "7.69.0.10.in-addr.arpa.", RecordType::PTR).await;
+    assert_eq!(answers(&reverse), ["PTR web-69.web.default.svc.cluster.local."]);
     let truncated = ask(dns, "web.default.svc.cluster.local.", RecordType::A).await;
     assert!(truncated.metadata.truncation, "a datagram is too small for all of them");
     let absent = ask(dns, "web-70.web.default.svc.cluster.local.", RecordType::A).await;

@@ -1,6 +1,7 @@
 //! Service discovery: the endpoints that the plugin `catalog` computes, and DNS.
 
 mod dns;
+mod dns_answers;
 mod endpoints;
 mod existence;
 mod short_names;

@@ -5,7 +5,7 @@
 //! those are read with the host's own rights.
 
 use mortise_resource::{Code, Error, types::Gvk};
-use mortise_service::ResourceService;
+use mortise_service::{ResourceService, registry::Owner};
 
 use crate::catalog::{Endpoint, Health, SliceRange};
 
@@ -39,22 +39,24 @@ pub(crate) fn slices() -> Gvk {
     Gvk::new("catalog", "v1", "EndpointSlice")
 }
 
-/// Checks that a plugin serves the type.
+/// Checks that the plugin serves the type. Without it, stored endpoints have the health of some earlier time.
 ///
 /// # Errors
-/// `Unavailable` if not, with the plugin's name and the setting that enables it.
+/// `Unavailable` if not, with the plugin's name and the remedy.
 pub(crate) fn require_catalog(service: &ResourceService) -> Result<(), Error> {
     let kind = service_endpoints();
-    match service.types().get(&kind.to_pb()) {
-        Some(_) => Ok(()),
-        None => Err(Error::new(
-            Code::Unavailable,
-            format!(
-                "{kind} is not registered, so services cannot be found; enable the plugin catalog with \
-                 bundled = [\"catalog\"] under [plugins] in the configuration, and restart"
-            ),
-        )),
-    }
+    let fault = match service.types().get(&kind.to_pb()).map(|found| &found.owner) {
+        Some(Owner::Missing(missing)) => {
+            let (name, why) = (&missing.name, missing.why);
+            format!("the health of services is unknown: plugin {name:?}, which provides {kind}, {why}")
+        }
+        Some(Owner::Plugin(_) | Owner::Host) => return Ok(()),
+        None => format!(
+            "{kind} is not registered, so services cannot be found; enable the plugin catalog with \
+             bundled = [\"catalog\"] under [plugins] in the configuration, and restart"
+        ),
+    };
+    Err(Error::new(Code::Unavailable, fault))
 }
 
 /// Whether clients may be sent to the endpoint.

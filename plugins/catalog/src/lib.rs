@@ -51,8 +51,14 @@ static PLUGIN: Plugin = Plugin::new(
             .key_rules()
             .columns(&[("ZONE", "data.zone"), ("WEIGHT", "data.weight")])
             .short_names(&["wl", "workloads"]),
-        &ResourceType::of(ENDPOINTS, Scope::Namespace).key_rules().short_names(&["endpoints", "ep"]),
-        &ResourceType::of(SLICE, Scope::Namespace).key_rules().short_names(&["slices"]),
+        &ResourceType::of(ENDPOINTS, Scope::Namespace)
+            .key_rules()
+            .short_names(&["endpoints", "ep"])
+            .indexed_fields(&["data.endpoints.address"]),
+        &ResourceType::of(SLICE, Scope::Namespace)
+            .key_rules()
+            .short_names(&["slices"])
+            .indexed_fields(&["data.endpoints.address"]),
     ],
 )
 .controllers(&[&controllers::endpoints::CONTROLLER, &controllers::slices::CONTROLLER, &controllers::checks::CONTROLLER])

@@ -31,6 +31,8 @@ const ZONE: usize = 63;
 const MAX_IDENTITY_BYTES: usize = 253;
 const MAX_HTTP_PATH_BYTES: usize = 1024;
 const MAX_CA_BYTES: usize = 64 << 10;
+/// Longest time to live of a service's records in DNS.
+const MAX_DNS_TTL_SECONDS: i64 = 3_600;
 /// The greatest weight: that of DNS.
 const WEIGHT: u32 = 65_535;
 
@@ -97,6 +99,8 @@ pub(crate) enum RuleError {
     OnlyHttps,
     #[error("{from:?} to {to:?} is allowed, got {got}")]
     Duration { from: Duration, to: Duration, got: String },
+    #[error("a time to live is whole seconds, 0s to 3600s; got {0}")]
+    DnsTtl(String),
     #[error("a check by ttl has no {0}; remove it")]
     NotForTtl(&'static str),
     #[error("a path begins with a slash and has at most {MAX_HTTP_PATH_BYTES} visible ASCII characters; got {0}")]
@@ -113,6 +117,9 @@ pub(crate) fn service(service: &Typed<Service>, _: Option<&Typed<Service>>, diag
     }
     check_service_ports(&service.data.ports, &mut findings);
     check_labels(&service.data.labels, &["namespace", "service"], &field("labels"), &mut findings);
+    if let Some(ttl) = &service.data.dns_ttl {
+        findings.note(dns_ttl(ttl), || field("dns_ttl"));
+    }
 }
 
 /// Checks a Workload, defaults filled in.
@@ -269,6 +276,13 @@ impl Seen {
 /// Each item, with its path.
 fn places<'i, T>(items: &'i [T], all: &Path) -> impl Iterator<Item = (&'i T, Path)> {
     items.iter().zip(0_u32..).map(|(item, index)| (item, all.clone().index(index)))
+}
+
+fn dns_ttl(ttl: &prost_types::Duration) -> Result<(), RuleError> {
+    if (0..=MAX_DNS_TTL_SECONDS).contains(&ttl.seconds) && ttl.nanos == 0 {
+        return Ok(());
+    }
+    Err(RuleError::DnsTtl(format!("{}.{:09}s", ttl.seconds, ttl.nanos.unsigned_abs())))
 }
 
 fn in_range(value: u32, from: u32, to: u32, error: fn(u32) -> RuleError) -> Result<(), RuleError> {

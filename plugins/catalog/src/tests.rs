@@ -101,8 +101,12 @@ fn faults_of_services_say_where_they_are() {
         }),
         ports: vec![port("http", 80, "8080"), port("grpc", 81, "grpc")],
         labels: [("team".to_owned(), "é".to_owned())].into(),
+        dns_ttl: Some(seconds(3_600)),
     };
     assert_eq!(service(&good), [""; 0]);
+    for dns_ttl in [seconds(-1), seconds(3_601), Duration { seconds: 1, nanos: 1 }].map(Some) {
+        assert_eq!(service(&Service { dns_ttl, ..good.clone() }), ["data.dns_ttl"]);
+    }
     assert_eq!(service(&Service::default()), [""; 0], "endpoints that others write");
     assert_eq!(service(&selecting(Selector::default())), ["data.selector"]);
     let names = Selector { names: vec!["a".into(), "A".into(), "a".into()], ..Selector::default() };

@@ -1,28 +1,39 @@
-//! DNS: the healthy endpoints of services as A, AAAA and SRV records, over UDP and TCP on a port of its own.
+//! DNS: the healthy endpoints of services as A, AAAA and SRV records, and the names of their addresses as PTR records,
+//! over UDP and TCP on a port of its own.
 //!
 //! # Contract
 //! `name.namespace.svc.ZONE` is a service, `_port._tcp.` before it one of its ports, and `workload.` before it one of
 //! its workloads; `_name._tcp.namespace.svc.ZONE` has all of its ports. A second zone has short names ([`name`]). Each
-//! answer is made from `catalog.v1.ServiceEndpoints`, its slices, and the Service if it has no endpoints, as they are
-//! stored at that moment; nothing is cached. DNS has no tokens, so all queries have the policies of `acl.dns_policies`.
-//! docs/dns.md lists the answers.
+//! answer shows the stored `catalog.v1.ServiceEndpoints` at that moment. Without the plugin answers are SERVFAIL, since
+//! the health would be that of some earlier time. DNS has no tokens, so all queries have the policies of
+//! `acl.dns_policies`. docs/dns.md lists the answers.
 //!
-//! `serve` has the sockets, `name` parses names, `resolve` reads the service, `answer` chooses the records. The
-//! messages are hickory-proto's: docs/decisions/0033-the-dns-sockets-are-served-here.md.
+//! `serve` has the sockets, `name` parses names, and `resolve` makes the message. `services` reads a service, through
+//! `reads`, which notes each version for `cache`; `reverse` finds addresses, `hosts` asks the system's resolver, and
+//! `large` has the places. `answer` chooses the records, and `packed` holds them. The messages are hickory-proto's:
+//! docs/decisions/0033-the-dns-sockets-are-served-here.md.
 //!
 //! # Limits
 //! At most [`DnsOptions::queries`] queries over UDP are answered at the same time, and a further one is dropped, as
 //! clients of UDP expect. Over TCP it is a sixteenth of that, since these answers may be large; further queries wait.
-//! Over UDP as many about services with slices, or with more than 32 KiB of endpoints, are answered at once; further
-//! ones get an empty, truncated answer. At most [`DnsOptions::max_connections`] connections are open. A further one
-//! takes the place of an idle one, or of one of the address with the most ([`crate::places`]), or is closed; and so is
-//! a connection that is silent, or takes no answer, for [`DnsOptions::idle`]. An answer over UDP has at most 1,232
-//! bytes (512 without EDNS) and is truncated there; an answer over TCP has 65,535 and leaves records out.
+//! Over UDP as many about services of more than 32 KiB, or about addresses, are answered at once; further ones get an
+//! empty, truncated answer. Records that are known already need no place. At most [`DnsOptions::max_connections`]
+//! connections are open. A further one takes the place of an idle one, or of one of the address with the most
+//! ([`crate::places`]), or is closed; and so is a connection that is silent, or takes no answer, for
+//! [`DnsOptions::idle`]. An answer over UDP has at most 1,232 bytes (512 without EDNS) and is truncated there; an
+//! answer over TCP has 65,535 and leaves records out.
 
 mod answer;
+mod cache;
+mod hosts;
+mod large;
 mod name;
+mod packed;
+mod reads;
 mod resolve;
+mod reverse;
 mod serve;
+mod services;
 
 use std::{io, net::SocketAddr, time::Duration};
 

@@ -1,5 +1,7 @@
 //! Parses names in the zone.
 
+use std::net::IpAddr;
+
 use hickory_proto::rr::Name;
 use mortise_resource::{name::is_valid, tenancy::DEFAULT};
 
@@ -8,6 +10,8 @@ use mortise_resource::{name::is_valid, tenancy::DEFAULT};
 pub(super) enum Subject {
     /// A name in another zone.
     Elsewhere,
+    /// The name of an address, in `in-addr.arpa` or `ip6.arpa`.
+    Address(IpAddr),
     /// The zone itself.
     Apex,
     /// The name of this server: `ns.dns.ZONE`.
@@ -45,6 +49,11 @@ pub(super) struct Zones<'z> {
 }
 
 impl<'z> Zones<'z> {
+    /// Whether one of the zones has a name.
+    pub(super) fn has(self, name: &Name) -> bool {
+        self.of(name).is_some()
+    }
+
     /// The zone of a name: of two, the inner one.
     fn of(self, name: &Name) -> Option<&'z Name> {
         let zones = [Some(self.whole), self.short].into_iter().flatten();
@@ -54,7 +63,9 @@ impl<'z> Zones<'z> {
 
 /// Parses a name, and finds its zone; the first one for a name in another.
 pub(super) fn parse_name<'z>(zones: Zones<'z>, name: &Name) -> (Subject, &'z Name) {
-    let Some(zone) = zones.of(name) else { return (Subject::Elsewhere, zones.whole) };
+    let Some(zone) = zones.of(name) else {
+        return (address(name).map_or(Subject::Elsewhere, Subject::Address), zones.whole);
+    };
     // `num_labels` leaves out an asterisk.
     let below = name.iter().count().saturating_sub(zone.iter().count());
     let mut labels = Vec::with_capacity(below);
@@ -68,6 +79,12 @@ pub(super) fn parse_name<'z>(zones: Zones<'z>, name: &Name) -> (Subject, &'z Nam
     let subject =
         if zones.short.is_some_and(|short| std::ptr::eq(short, zone)) { of_short(&labels) } else { of_whole(&labels) };
     (subject, zone)
+}
+
+/// The address of a whole name below `arpa`.
+fn address(name: &Name) -> Option<IpAddr> {
+    let net = name.parse_arpa_name().ok()?;
+    (net.prefix_len() == net.max_prefix_len()).then(|| net.addr())
 }
 
 fn of_whole(labels: &[&str]) -> Subject {
@@ -164,6 +181,26 @@ mod tests {
             ("_tcp.shop.svc.cluster.local.", Subject::Empty),
             ("_web._udp.shop.svc.cluster.local.", Subject::Nothing),
             ("_._tcp.shop.svc.cluster.local.", Subject::Nothing),
+        ] {
+            assert_eq!(is(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_names_of_addresses_are_addresses() {
+        let four = Subject::Address("10.0.0.1".parse().unwrap());
+        let six = Subject::Address("2001:db8::1".parse().unwrap());
+        let six_name = format!("1.{}8.b.d.0.1.0.0.2.IP6.arpa.", "0.".repeat(23));
+        for (text, expected) in [
+            ("1.0.0.10.in-addr.arpa.", four.clone()),
+            ("1.0.0.10.IN-ADDR.ARPA.", four),
+            (six_name.as_str(), six),
+            ("0.0.10.in-addr.arpa.", Subject::Elsewhere),
+            ("256.0.0.10.in-addr.arpa.", Subject::Elsewhere),
+            ("1.1.0.0.10.in-addr.arpa.", Subject::Elsewhere),
+            ("8.b.d.0.1.0.0.2.ip6.arpa.", Subject::Elsewhere),
+            ("in-addr.arpa.", Subject::Elsewhere),
+            ("arpa.", Subject::Elsewhere),
         ] {
             assert_eq!(is(text), expected, "{text}");
         }

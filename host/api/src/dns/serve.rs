@@ -15,7 +15,8 @@ use tokio::{
 
 use super::{
     DnsPorts,
-    resolve::{Resolver, Transport, large_answers},
+    large::{Transport, large_answers},
+    resolve::Resolver,
 };
 use crate::places::{Places, Usage};
 

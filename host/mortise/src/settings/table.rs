@@ -351,7 +351,7 @@ section! {
         addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8600));
         /// A second zone with short names: NAME.ZONE in the namespace `default`, and NAME.NAMESPACE.ZONE. Empty: none.
         short_zone: String = String::new();
-        /// Time for which clients may keep an answer.
+        /// Time for which clients may keep an answer, unless the service has a dns_ttl.
         ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
         /// Queries in progress over UDP, and sixteen times as many as over TCP. Further ones are dropped over UDP, and
         /// wait over TCP.

@@ -1,0 +1,224 @@
+//! Answers about services, from the catalog.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use hickory_proto::{
+    op::ResponseCode,
+    rr::{Name, RecordType},
+};
+use mortise_resource::grpc::catalog::{EndpointSlice, Service, ServiceEndpoints, SliceRange};
+use mortise_service::{Caller, Consistency, Origin, Remote, ResourceService, Source, Surface};
+use prost::Message as _;
+
+use super::{
+    DnsOptions,
+    answer::Question,
+    cache::{Answers, Key, Known},
+    hosts::{self, Hosts},
+    large::{Large, Thread, Transport},
+    name::{Part, Zones},
+    packed::Packed,
+    reads::{Reads, data_of},
+    reverse,
+};
+use crate::endpoints::{Layout, is_healthy, require_catalog, service_endpoints, slices};
+
+/// Bytes of the smallest record in an answer about a service: a compressed name, ten fixed bytes, and an address.
+const MIN_RECORD_BYTES: usize = 16;
+
+/// Size of a service's endpoints, bytes, from which on they are decoded on a thread of their own for a datagram:
+/// hundreds of endpoints take as long as dozens of usual queries.
+const LARGE_SERVICE_BYTES: usize = 32 << 10;
+
+/// Most slices of a service whose answers are kept. Of a larger one each answer reads as many parts as it has room for.
+const MAX_KEPT_SLICES: usize = 16;
+
+/// Longest time to live that a service may ask for, seconds, as the plugin `catalog` has it.
+const MAX_TTL: i64 = 3_600;
+
+/// The client of a query, and the room for its answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Client {
+    pub(super) address: SocketAddr,
+    pub(super) transport: Transport,
+    /// Largest answer, bytes.
+    pub(super) room: usize,
+}
+
+/// The outcome of a question about a service or an address.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The records; none if the name has no record of the type.
+    Records(Arc<Packed>),
+    /// All places for large answers over UDP are taken: the client has to ask over TCP.
+    Busy,
+}
+
+/// Answers questions about services.
+pub(super) struct Services {
+    service: ResourceService,
+    ttl: u32,
+    zone: Name,
+    short_zone: Option<Name>,
+    answers: Answers,
+    large: Large,
+    hosts: Hosts,
+}
+
+impl Services {
+    pub(super) fn new(service: ResourceService, options: &DnsOptions) -> Self {
+        Self {
+            service,
+            ttl: options.ttl,
+            zone: options.zone.clone(),
+            short_zone: options.short_zone.clone(),
+            answers: Answers::new(),
+            large: Large::new(options.queries),
+            hosts: Hosts::new(),
+        }
+    }
+
+    /// Answers a question about a service.
+    ///
+    /// # Errors
+    /// The code of the answer: NXDOMAIN, REFUSED, SERVFAIL.
+    pub(super) async fn answer(
+        &self,
+        question: Question,
+        (namespace, service): (&str, &str),
+        client: Client,
+    ) -> Result<Found, ResponseCode> {
+        // Without the plugin the stored health is that of some earlier time.
+        require_catalog(&self.service).map_err(|_| ResponseCode::ServFail)?;
+        let record_type = question.record_type;
+        let found = self.find(question, namespace, service, client).await?;
+        let Found::Records(records) = &found else { return Ok(found) };
+        let (Some(host), RecordType::A | RecordType::AAAA) = (records.host(), record_type) else { return Ok(found) };
+        let zones = Zones { whole: &self.zone, short: self.short_zone.as_ref() };
+        if zones.has(host) {
+            // The system's resolver may ask this server, for ever.
+            return Ok(found);
+        }
+        let addresses = self.hosts.addresses(host).await;
+        let ttl = self.ttl.min(hosts::MAX_TTL);
+        Ok(Found::Records(Arc::new(Packed::clone(records).with_addresses(record_type, ttl, &addresses))))
+    }
+
+    /// Returns the names of an address in the zone; `None` if the catalog does not have it.
+    ///
+    /// # Errors
+    /// The code of the answer.
+    pub(super) async fn names(&self, ip: IpAddr, client: Client) -> Result<Option<Found>, ResponseCode> {
+        require_catalog(&self.service).map_err(|_| ResponseCode::ServFail)?;
+        let Some(thread) = self.large.thread(true, client.transport) else { return Ok(Some(Found::Busy)) };
+        let names = reverse::names(&self.service, &self.caller(client), ip, &self.zone, &thread).await?;
+        let records = reverse::pack(&names, self.ttl);
+        Ok((!records.is_empty()).then(|| Found::Records(Arc::new(records))))
+    }
+
+    /// The caller of all queries, which have no tokens.
+    fn caller(&self, client: Client) -> Caller {
+        let caller = match self.service.access() {
+            Some(access) => Caller::new(access.dns().clone(), Consistency::Eventual),
+            None => Caller::host(Consistency::Eventual),
+        };
+        let origin = Origin::new(Surface::Dns, Remote::from_address(client.address), None);
+        caller.with_source(Source::from_address(client.address.ip())).from(Some(Arc::new(origin)))
+    }
+
+    async fn find(
+        &self,
+        question: Question,
+        namespace: &str,
+        service: &str,
+        client: Client,
+    ) -> Result<Found, ResponseCode> {
+        let mut reads = Reads::begin(&self.service, namespace);
+        let Some(head) = reads.read_as(&self.caller(client), &service_endpoints(), service).await? else {
+            // The service may exist without endpoints, because they are not computed yet, or its author writes them and
+            // has not. A caller that may read the endpoints may know that.
+            let Some(declared) = reads.service(service).await? else { return Err(ResponseCode::NXDomain) };
+            let ttl = self.ttl_of(Some(&declared));
+            let none = ServiceEndpoints { ports: declared.ports, ..ServiceEndpoints::default() };
+            return packed(&question, &none, ttl).map(Found::Records);
+        };
+        let form = question.form();
+        let key = form.map(|form| Key { namespace: namespace.to_owned(), service: service.to_owned(), form });
+        if let Some(key) = &key
+            && let Some(known) = self.answers.get(key)
+        {
+            if reads.still_hold(&known.basis).await? {
+                return Ok(Found::Records(known.records));
+            }
+            self.answers.remove(key);
+        }
+        let head = data_of(&head)?;
+        let layout = Layout::decode(head.as_slice()).map_err(|_| ResponseCode::ServFail)?;
+        let is_large = question.needs_endpoints() && (head.len() > LARGE_SERVICE_BYTES || !layout.slices.is_empty());
+        let Some(thread) = self.large.thread(is_large, client.transport) else { return Ok(Found::Busy) };
+        let ttl = self.ttl_of(reads.service(service).await?.as_ref());
+        let is_kept = layout.slices.len() <= MAX_KEPT_SLICES;
+        let enough = if is_kept { usize::MAX } else { client.room / MIN_RECORD_BYTES + 1 };
+        let endpoints = if question.needs_endpoints() {
+            gather(&mut reads, &question.part, head, &layout, enough, &thread).await?
+        } else {
+            ServiceEndpoints::default()
+        };
+        let records = thread.run(move || packed(&question, &endpoints, ttl)).await?;
+        if let Some(key) = key.filter(|_| is_kept) {
+            self.answers.put(key, Known { records: records.clone(), basis: reads.into_basis() });
+        }
+        Ok(Found::Records(records))
+    }
+
+    /// The time to live of a service's records.
+    fn ttl_of(&self, declared: Option<&Service>) -> u32 {
+        let own = declared.and_then(|declared| declared.dns_ttl.as_ref());
+        own.map_or(self.ttl, |own| u32::try_from(own.seconds.clamp(0, MAX_TTL)).unwrap_or(self.ttl))
+    }
+}
+
+fn packed(question: &Question, endpoints: &ServiceEndpoints, ttl: u32) -> Result<Arc<Packed>, ResponseCode> {
+    question.pack(endpoints, ttl).map(Arc::new).ok_or(ResponseCode::NXDomain)
+}
+
+/// Reads the parts of a service in random order, until they have enough healthy endpoints; of a workload, the part that
+/// has it is.
+async fn gather(
+    reads: &mut Reads<'_>,
+    part: &Part,
+    head: Vec<u8>,
+    layout: &Layout,
+    enough: usize,
+    thread: &Thread,
+) -> Result<ServiceEndpoints, ResponseCode> {
+    let decode = move || ServiceEndpoints::decode(head.as_slice()).map_err(|_| ResponseCode::ServFail);
+    let mut known = thread.run(decode).await?;
+    let mut of_head = Some(std::mem::take(&mut known.endpoints));
+    let mut parts: Vec<Option<&SliceRange>> = match part {
+        Part::Workload(workload) => vec![layout.slice_of(workload), None],
+        Part::Whole | Part::Service | Part::Protocol | Part::Port(_) => {
+            std::iter::once(None).chain(layout.slices.iter().map(Some)).collect()
+        }
+    };
+    fastrand::shuffle(&mut parts);
+    parts.dedup();
+    for part in parts {
+        match part {
+            None => known.endpoints.extend(of_head.take().unwrap_or_default()),
+            Some(range) => {
+                let slice = reads.read_data(&slices(), &range.slice).await?;
+                let Some(slice) = slice else { continue };
+                let decode = move || EndpointSlice::decode(slice.as_slice()).map_err(|_| ResponseCode::ServFail);
+                known.endpoints.extend(thread.run(decode).await?.endpoints);
+            }
+        }
+        if known.endpoints.iter().filter(|endpoint| is_healthy(endpoint)).count() >= enough {
+            break;
+        }
+    }
+    Ok(known)
+}
