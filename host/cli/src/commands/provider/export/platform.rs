@@ -54,7 +54,7 @@ impl Binary {
         let mut file = File::open(program).map_err(unread)?;
         let kind = file.metadata().map_err(unread)?;
         if !kind.is_file() || kind.len() > MAX_PROGRAM_BYTES {
-            return Err(CliError::usage(format!("{} is no file of at most 2 GiB", program.display())));
+            return Err(CliError::usage(format!("{} is not a file of at most 2 GiB", program.display())));
         }
         let mut header = Vec::new();
         file.by_ref().take(HEADER_BYTES).read_to_end(&mut header).map_err(unread)?;
