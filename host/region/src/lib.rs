@@ -107,14 +107,14 @@ impl Replication {
     /// Makes the replicas from a lost region this region's own, or removes them.
     ///
     /// # Errors
-    /// `FailedPrecondition`: the region is a peer that is neither unreachable nor stopped, or this server has no
+    /// `FailedPrecondition`: the region is a peer with its known store that was reached last, or this server has no
     /// region. `InvalidArgument`: the request names this region, or no action. Faults of the store.
     pub async fn adopt(&self, request: data::AdoptRequest) -> Result<data::AdoptResponse, Error> {
         if let Ok(peer) = self.peer(&request.from) {
             let shown = peer.to_pb();
             // One type may fail while the peer answers.
             let is_lost = match shown.state() {
-                data::PeerState::Stopped => !peer.trust.is_bound_store() || shown.unreachable_since.is_some(),
+                data::PeerState::Stopped => !peer.trust.is_bound_store(),
                 data::PeerState::Failed => shown.unreachable_since.is_some(),
                 _ => false,
             };
