@@ -130,7 +130,7 @@ async fn slices_are_parts_of_one_service_for_proxies_and_resolvers() {
 /// 20,000 endpoints of one service, of which 200 workloads change: the figures in docs/service-discovery.md. It takes
 /// minutes: `cargo test --test wire -- --ignored --nocapture catalog::existence::large`.
 #[tokio::test]
-#[ignore = "a measurement"]
+#[ignore = "prints figures, and takes minutes"]
 async fn large_services_cost_what_changes() {
     const WORKLOADS: u32 = 1_250;
     let server = Server::start().await;
@@ -164,7 +164,7 @@ async fn large_services_cost_what_changes() {
 /// number of messages in which it is empty or absent. It takes minutes:
 /// `MORTISE_CHURN_EVENTS=10000 cargo test --test wire -- --ignored --nocapture catalog::existence::churn`.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
+#[ignore = "prints figures, and takes minutes"]
 async fn churn_of_slices_empties_nothing() {
     const SUBSCRIBERS: usize = 50;
     let events = std::env::var("MORTISE_CHURN_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_u32);

@@ -78,8 +78,8 @@ async fn files_are_imported_and_streams_are_shown() {
 
     has(&server, 1).await;
     t.works(&["catalog", "watch", "web", "--once", "-o", "json"]).await;
-    t.fails(1, &["catalog", "watch", "nobody", "--once", "-o", "json"]).await;
-    t.fails(1, &["catalog", "watch", "nobody", "--port", "443", "--once", "-o", "json"]).await;
+    t.fails(1, &["catalog", "watch", "absent", "--once", "-o", "json"]).await;
+    t.fails(1, &["catalog", "watch", "absent", "--port", "443", "--once", "-o", "json"]).await;
     t.fails(1, &["catalog", "watch", "we b", "--once"]).await;
 
     t.works(&["apply", "-f", "checked.yaml"]).await;
@@ -99,7 +99,7 @@ async fn files_are_imported_and_streams_are_shown() {
     t.fails(2, &["catalog", "top", "--rows", "0"]).await;
     t.fails(2, &["catalog", "report", "web-2", "other", "--passing"]).await;
     t.fails(2, &["catalog", "report", "web", "alive", "--passing"]).await;
-    t.fails(1, &["catalog", "report", "nobody", "alive", "--passing"]).await;
+    t.fails(1, &["catalog", "report", "absent", "alive", "--passing"]).await;
     t.fails(2, &["catalog", "report", "web-2", "alive"]).await;
     t.finish();
 }

@@ -50,7 +50,7 @@ impl MirrorServer {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, dir) = (acceptor.clone(), dir.clone());
                 tokio::spawn(async move {
-                    // A client that goes away is no fault of the server.
+                    // Clients may go away.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let _ = answer(BufReader::new(stream), &dir).await;
                 });

@@ -77,7 +77,7 @@ impl Services {
             short_zone: options.short_zone.clone(),
             answers: Answers::new(),
             large: Large::new(options.queries),
-            hosts: Hosts::new(),
+            hosts: Hosts::new(options.queries),
         }
     }
 
@@ -102,7 +102,7 @@ impl Services {
             // The system's resolver may ask this server, for ever.
             return Ok(found);
         }
-        let addresses = self.hosts.addresses(host).await;
+        let addresses = self.hosts.addresses(host, client.transport).await;
         let ttl = self.ttl.min(hosts::MAX_TTL);
         Ok(Found::Records(Arc::new(Packed::clone(records).with_addresses(record_type, ttl, &addresses))))
     }

@@ -309,7 +309,7 @@ async fn a_resource_that_is_given_away_is_deferred_until_this_region_agrees() {
     assert_eq!(here.apply(&hand_over(&copied)).await, deferred, "this region has no such resource");
     assert_eq!(here.apply(&hand_over(&given("us", "3"))).await.written, 1);
     assert_eq!(replica_origin(&here.stored(&id_of(&one)).await.unwrap()), "");
-    assert_eq!(here.apply(&hand_over(&given("us", "4"))).await, ApplySummary::default(), "it is no replica any more");
+    assert_eq!(here.apply(&hand_over(&given("us", "4"))).await, ApplySummary::default(), "it was given away");
 }
 
 #[tokio::test]

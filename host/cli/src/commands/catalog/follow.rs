@@ -42,7 +42,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two comparisons with the server, with `--yes`, and between two attempts after a failure.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 
-/// State of a file by which a change is noticed; `None` if there is no such file.
+/// State of a file by which a change is noticed; `None` if the file is absent.
 type FileState = Option<(SystemTime, u64, u64)>;
 
 /// Result of bringing the resources into the state of the file.

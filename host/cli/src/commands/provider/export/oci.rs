@@ -206,6 +206,6 @@ mod tests {
     fn a_directory_with_something_else_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("index.json"), r#"{"versions":{}}"#).unwrap();
-        assert!(OciLayout::open(dir.path()).is_err(), "a mirror is no layout");
+        assert!(OciLayout::open(dir.path()).is_err(), "a mirror is refused");
     }
 }
