@@ -20,7 +20,7 @@ use crate::support::{
     controllers::idle,
     decoded, eventually, gvk, id, id_of,
     nginx::{Edge, Nginx, named, upstream},
-    resource, until_gone,
+    pause, resource, until_gone,
 };
 
 /// A service that selects workloads by a prefix of their names.
@@ -166,16 +166,11 @@ async fn a_process_that_was_stopped_gives_clients_the_time_to_report() {
     server.write(service("web", "web-")).await.unwrap();
     let mut watch = server.watch(gvk("catalog.v1.ServiceEndpoints"), None, "").await.unwrap();
     watch.snapshot().await;
-    let is_stopped = || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-        stat.rsplit_once(") ").unwrap().1.starts_with('T')
-    };
     loop {
         let reported = Instant::now();
         report(&server, &one, "alive", true).await;
         turns(&mut watch, true).await;
-        server.signal("STOP");
-        eventually("it is stopped", async || is_stopped()).await;
+        pause(&server).await;
         // On a very slow machine the check has failed before the stop.
         if reported.elapsed() < TTL {
             break;

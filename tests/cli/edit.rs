@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, Server, artist, decoded, demo, eventually, id, transcript::Transcript};
+use crate::support::{PATIENCE, Server, artist, decoded, demo, eventually, id, pause, transcript::Transcript, until};
 
 /// Runs `edit artist korn` with a script for an editor.
 async fn edit(t: &mut Transcript, script: &str) -> (Option<i32>, String) {
@@ -89,15 +89,22 @@ async fn typed_text_outlives_an_interruption() {
     let server = Server::start().await;
     let t = Transcript::new("edit_interrupted", &server);
     server.write(artist("korn")).await.unwrap();
-    // The write finds a server that does not answer.
-    let done = t.dir().join("done");
-    let script = format!("sed -i s/JAZZ/METAL/ \"$1\"; kill -STOP {}; touch '{}'", server.pid(), done.display());
-    t.file("editor.sh", script);
+    // The editor ends when the server no longer answers, so the write has no answer.
+    t.file(
+        "editor.sh",
+        "sed -i s/JAZZ/METAL/ \"$1\"; touch \"$0.begun\"; until [ -e \"$0.end\" ] || [ ! -e \"$0\" ]; do sleep 0.01; done",
+    );
     let mut command = t.command(&["edit", "artist", "korn"]);
-    let child = command.env("EDITOR", format!("sh {}", t.dir().join("editor.sh").display())).spawn().unwrap();
-    eventually("the editor is done", async || done.exists()).await;
+    let mut child = command.env("EDITOR", format!("sh {}", t.dir().join("editor.sh").display())).spawn().unwrap();
+    eventually("the editor has begun", async || t.dir().join("editor.sh.begun").exists()).await;
+    pause(&server).await;
+    t.file("editor.sh.end", "");
     // The text has reached the server's system, which the server does not read.
-    eventually("the text is sent", async || unread_bytes(server.grpc) > 100).await;
+    until("the text is sent", async || {
+        let (unread, ended) = (unread_bytes(server.grpc), child.try_wait().unwrap());
+        if unread > 100 { Ok(()) } else { Err((unread, ended)) }
+    })
+    .await;
     let pid = child.id().unwrap().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let ended = timeout(PATIENCE, child.wait_with_output()).await.unwrap().unwrap();

@@ -56,6 +56,21 @@ pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     until(what, async || if holds().await { Ok(()) } else { Err("it does not hold") }).await;
 }
 
+/// Stops the server's process with a signal, and waits until each of its threads stands still. Linux hands the signal to
+/// one thread; on a busy machine the others go on with their work until that thread has run.
+pub async fn pause(server: &Server) {
+    server.signal("STOP");
+    let threads = format!("/proc/{}/task", server.pid());
+    eventually("each thread stands still", async || {
+        std::fs::read_dir(&threads).unwrap().all(|thread| {
+            // A thread that has ended has no file any more.
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            stat.map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
+        })
+    })
+    .await;
+}
+
 /// Reads until the server closes the connection; returns the text, and the result of the last read.
 pub async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> (String, std::io::Result<usize>) {
     let mut answer = Vec::new();
