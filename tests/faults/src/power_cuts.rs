@@ -363,7 +363,9 @@ fn replay(
         }
         disk.hear(event)?;
         if let Event::Said(line) = event {
-            let heard = ledger.hear(line)?;
+            let behind = || last_calls(trace.events.get(..=n).unwrap_or_default());
+            let heard =
+                ledger.hear(line).map_err(|fault| format!("{fault}; the trace up to there ends with\n{}", behind()))?;
             if !heard.faults.is_empty() {
                 // Faults without any loss of power.
                 for fault in heard.faults {

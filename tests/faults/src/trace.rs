@@ -271,7 +271,8 @@ fn call(name: &str, arguments: &str, root: &Path) -> Result<Option<Call>, String
         "close" => Some(Call::Close { fd: fd(0)?.0 }),
         "lseek" => fd(0).map(|(fd, path)| path.map(|_| Call::Seek { fd }))?,
         "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => {
-            let Ok((fd, Some(path))) = fd(0) else { return Ok(None) };
+            // Each descriptor has a path or another name: a call without one may be a line of the ledger.
+            let (fd, Some(path)) = fd(0)? else { return Ok(None) };
             let (data, at) = if name.contains('v') {
                 // [{iov_base="…", iov_len=12}, …], 2, offset
                 let strings = arguments.iter().filter(|argument| argument.contains("iov_base="));
