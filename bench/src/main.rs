@@ -158,7 +158,7 @@ enum Command {
         #[arg(long, default_value_t = 1_000)]
         watchers: usize,
     },
-    /// Copies between two regions: a snapshot, changes as they happen, single changes, and changes during an absence.
+    /// Replicas between two regions: a snapshot, changes as they happen, single changes, and changes during an absence.
     Sync {
         /// Number of resources.
         #[arg(long, default_value_t = 100_000)]

@@ -1,4 +1,4 @@
-//! Copies between two regions: a snapshot of many resources, changes as they are written, the delay of a single change,
+//! Replicas between two regions: a snapshot of many resources, changes as they are written, the delay of a single change,
 //! and the recovery of a region after an absence. The owner and the other region share the machine.
 
 use std::{

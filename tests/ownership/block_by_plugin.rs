@@ -75,6 +75,34 @@ async fn a_mutate_hook_holds_a_deletion_back_also_when_writes_conflict() {
     }
 }
 
+/// A hook that protects what is protected already means it: a write that lost to the end of the protection protects
+/// again, and the other way round.
+#[tokio::test]
+async fn the_last_hook_decides_about_the_protection_whatever_came_before() {
+    let server = Setup::new().guest("changes").start().await;
+    let words = ["block", "free", "other"];
+    for round in 0..8 {
+        server.write(said("a", words[round % 2], &[])).await.unwrap();
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..18 {
+            let (mut client, word) = (server.client(), words[writer % 3]);
+            writers.spawn(async move {
+                let resource = Some(said("a", word, &[]));
+                let written = client.write(pb::WriteRequest { resource }).await.unwrap().into_inner().resource.unwrap();
+                (written.version.parse::<u64>().unwrap(), word, is_blocked(&written))
+            });
+        }
+        let mut all = writers.join_all().await;
+        all.sort_unstable();
+        let mut expected = round % 2 == 0;
+        for (version, word, blocked) in all {
+            expected = if word == "other" { expected } else { word == "block" };
+            assert_eq!(blocked, expected, "round {round}: {word} at {version}");
+        }
+        assert_eq!(is_blocked(&server.read(&id(THING, "a")).await.unwrap()), expected, "round {round}");
+    }
+}
+
 #[tokio::test]
 async fn a_controller_holds_a_deletion_back() {
     let server = Setup::new().guest("changes").start().await;

@@ -304,6 +304,52 @@ async fn pages_in_the_order_of_an_index_read_the_page() {
     assert!(plan.scanned <= 2 * 2_000, "{plan:?}");
 }
 
+/// A walk reads the places of a value in parts of 64, and an order with a second key needs all of them before a page is
+/// complete.
+#[tokio::test]
+async fn a_walk_over_a_value_with_many_places_has_each_row_once() {
+    let server = Server::start().await;
+    let mut random = Rng::with_seed(64);
+    let mut rows: Vec<(i32, String, String)> = Vec::new();
+    for n in 0..63 {
+        let mut numbers: Vec<usize> = (0..4).map(|part| part * 63 + n).collect();
+        random.shuffle(&mut numbers);
+        for (genre, number) in GENRES.into_iter().zip(numbers) {
+            rows.push((genre.into(), format!("a-{number:03}"), format!("n-{:03}", random.usize(..40))));
+        }
+    }
+    // 63 of each genre, then one more of some: 64 and 65, and another whole part.
+    for (genre, more) in [(GENRES[1], 1), (GENRES[2], 2), (GENRES[3], 66)] {
+        for n in 0..more {
+            let id = format!("b-{}-{:03}", i32::from(genre), random.usize(..1_000) * 100 + n);
+            rows.push((genre.into(), id, format!("n-{:03}", random.usize(..40))));
+        }
+    }
+    for (genre, id_name, name) in &rows {
+        let data = demo::v2::Artist { name: name.clone(), genre: *genre, ..demo::v2::Artist::default() };
+        let data = any("hashicorp.consul.internal.demo.v2.Artist", &data);
+        server.write(resource(id(ARTIST, id_name), Some(data))).await.unwrap();
+    }
+    eventually("the index is used", async || {
+        found(&server, "data.genre = \"GENRE_FOLK\"", 10).await.1.access() == Access::Field
+    })
+    .await;
+    type Row = (i32, String, String);
+    let by_name = |a: &Row, b: &Row| (a.0, &b.2, &b.1).cmp(&(b.0, &a.2, &a.1));
+    let from_last = |a: &Row, b: &Row| (b.0, &a.2, &a.1).cmp(&(a.0, &b.2, &b.1));
+    let orders: [(&str, &dyn Fn(&Row, &Row) -> std::cmp::Ordering); 2] =
+        [("data.genre, data.name desc", &by_name), ("data.genre desc, data.name", &from_last)];
+    for (order, compare) in orders {
+        rows.sort_by(compare);
+        let expected: Vec<String> = rows.iter().map(|(_, id, _)| format!("default/default/{id}")).collect();
+        for page_size in [10, 64] {
+            let (found, plan) = sorted(&server, "", order, page_size).await;
+            assert_eq!(found, expected, "{order} by {page_size}");
+            assert_eq!((plan.access(), plan.sorted), (Access::Field, false), "{order}: {plan:?}");
+        }
+    }
+}
+
 /// An absent value compares as its zero value, also where a range is read from an index.
 #[tokio::test]
 async fn ranges_of_an_index_have_absent_values() {

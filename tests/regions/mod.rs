@@ -1,5 +1,6 @@
 //! Regions: the policy on one server, and replicas between several servers (`servers`).
 
+mod bounds;
 mod history;
 mod peers;
 mod policy;

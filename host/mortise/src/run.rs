@@ -275,7 +275,7 @@ async fn start(
     open.tasks.push(tasks.over("the start and stop of controllers", following));
 
     let regions = Replication::new(service.clone(), settings::region::peers(config));
-    open.tasks.push(tasks.spawn("the copying from other regions", regions.clone().run()));
+    open.tasks.push(tasks.spawn("the replication from other regions", regions.clone().run()));
     Ok(Parts { service, registry, manager, controller_manager, regions, audit })
 }
 

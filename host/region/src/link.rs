@@ -221,3 +221,15 @@ fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     }
     std::fs::read(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_names_the_store_that_it_is_for() {
+        let header = |store: &str| to_store(store, ()).metadata().get(STORE_HEADER).cloned();
+        assert_eq!(header("01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap(), "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+        assert_eq!(header(""), None, "a release without ids");
+    }
+}

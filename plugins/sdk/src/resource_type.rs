@@ -297,7 +297,7 @@ impl<M: Message + Name + Default + 'static> ResourceType<M> {
         self
     }
 
-    /// Sets the regions that may hold copies of resources; the default is the partition's policy.
+    /// Sets the regions that may have replicas of resources; the default is the partition's policy.
     #[must_use]
     pub const fn region_syncing(mut self, syncing: manifest::RegionSyncing) -> Self {
         self.spec.regions = Some((RegionSpec { syncing, ..self.spec.regions() }, describe_regions));

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use mortise_api::{
-    AuthServiceClient, ControllerServiceClient, PluginServiceClient, ServerServiceClient, TypeServiceClient,
+    AuthServiceClient, ControllerServiceClient, PluginServiceClient, RegionServiceClient, ServerServiceClient,
+    TypeServiceClient,
 };
 use mortise_resource::{data, pb};
 use tokio::time::timeout;
@@ -161,13 +162,13 @@ async fn every_other_method_has_its_permission() {
     let writer = guarded.token("writer", &["writers"], |_| {}).await;
     let little = guarded.token("little", &["little"], |_| {}).await;
     // Status, Backup; plugins' Inspect, Logs, Install, Remove, Rollback, Reset, Disable, Enable; controllers; types,
-    // one type; reflection; WhoAmI, CanI, CheckPolicy; health.
+    // one type; reflection; WhoAmI, CanI, CheckPolicy; health; regions' Status, Identify, Accept, Adopt.
     for (who, secret, expected) in [
-        ("none", "", "PP PPPPPPPP P PP P ++P +"),
-        ("unknown", "nobody", "UU UUUUUUUU U UU U UUU +"),
-        ("little", &*little, "PP PPPPPPPP P ++ + +++ +"),
-        ("reader", &*reader, "+P ++PPPPPP + ++ + +++ +"),
-        ("writer", &*writer, "++ ++++++++ + ++ + +++ +"),
+        ("none", "", "PP PPPPPPPP P PP P ++P + PPPP"),
+        ("unknown", "nobody", "UU UUUUUUUU U UU U UUU + UUUU"),
+        ("little", &*little, "PP PPPPPPPP P ++ + +++ + P+PP"),
+        ("reader", &*reader, "+P ++PPPPPP + ++ + +++ + ++PP"),
+        ("writer", &*writer, "++ ++++++++ + ++ + +++ + ++++"),
     ] {
         let channel = guarded.channel(secret).await;
         let mut seen = String::new();
@@ -214,8 +215,13 @@ async fn every_other_method_has_its_permission() {
         }
         note(can_i.map(drop));
         note(auth.check_policy(data::CheckPolicyRequest::default()).await.map(drop));
-        let mut health = tonic_health::pb::health_client::HealthClient::new(channel);
+        let mut health = tonic_health::pb::health_client::HealthClient::new(channel.clone());
         note(health.check(tonic_health::pb::HealthCheckRequest::default()).await.map(drop));
+        let mut regions = RegionServiceClient::new(channel);
+        note(regions.status(data::RegionStatusRequest {}).await.map(drop));
+        note(regions.identify(data::IdentifyRequest {}).await.map(drop));
+        note(regions.accept(data::AcceptPeerRequest { peer: "eu".into(), ..Default::default() }).await.map(drop));
+        note(regions.adopt(data::AdoptRequest { from: "eu".into(), ..Default::default() }).await.map(drop));
         assert_eq!(seen, expected.replace(' ', ""), "{who}");
     }
 }

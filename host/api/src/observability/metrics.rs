@@ -203,7 +203,7 @@ pub const ALL: &[Metric] = table! {
     Gauge mortise_region_deferred(peer)
         "Resources of a peer that are missing or outdated here, conflicts included.";
     Gauge mortise_region_lag_seconds(peer)
-        "Time since the copies of the type furthest behind were current; 0 if all are.";
+        "Time since the replicas of the type furthest behind were current; 0 if all are.";
     Counter mortise_region_refreshed_total()
         "Resources with regions computed again since a policy changed.";
     Counter mortise_region_resets_total(peer)

@@ -45,7 +45,7 @@ enum RegionsCommand {
     /// Accepts the present store of a stopped peer, and the removals of its next snapshots
     #[command(after_help = super::after(operate::ACCEPT_EXAMPLES))]
     Accept(Box<operate::Accept>),
-    /// Makes the copies from a lost region this region's own, or removes them
+    /// Makes the replicas from a lost region this region's own, or removes them
     #[command(after_help = super::after(operate::ADOPT_EXAMPLES))]
     Adopt(Box<operate::Adopt>),
 }

@@ -55,7 +55,7 @@ const TAIL: &str = r#"
 # http = ["api.example.org", "api.example.org:8443", "http://127.0.0.1:8080", "*.example.net"]
 # tcp = ["db.internal:5432", "192.0.2.7:22", "*.example.net:5432"]
 #
-# Each peer, a server of another region whose resources are copied here, has a table by the name of its region
+# Each peer, a server of another region whose resources have replicas here, has a table by the name of its region
 # (docs/regions.md): the address of its gRPC port; the authorities (PEM) of its certificate, or those of the system without
 # `ca_file`; this server's own certificate and key for it; and the file with a token of the peer. `tls_server_name` is the name
 # in its certificate, if that is not the name in the address.

@@ -151,8 +151,8 @@ section! {
 }
 
 section! {
-    /// The region of this server (docs/regions.md). The resources of its peers are copied to this server; each peer has
-    /// a table of its own, [region.peers.NAME], at the end of this file.
+    /// The region of this server (docs/regions.md). The server has replicas of the resources of its peers; each peer
+    /// has a table of its own, [region.peers.NAME], at the end of this file.
     struct Region in "region" {
         /// Name of the region, such as "eu-1". Empty: the server is in no region, and ignores policies of regions.
         name: String = String::new();
@@ -160,13 +160,13 @@ section! {
         max_backoff_ms: Millis = Millis(30_000), TIME;
         /// Silence of a peer after which the server sends a ping of HTTP/2, and time for its answer.
         keep_alive_ms: Millis = Millis(10_000), NETWORK_TIME;
-        /// Share of the copies of a type from a peer, in percent, that a snapshot of the peer may remove. A snapshot
+        /// Share of the replicas of a type from a peer, in percent, that a snapshot of the peer may remove. A snapshot
         /// that would remove more stops the peer until `mortise regions accept` (docs/regions.md).
         max_removed_percent: u32 = 30, Range::new(0, 100);
-        /// Number of copies of a type from a peer that a snapshot may remove in any case.
+        /// Number of replicas of a type from a peer that a snapshot may remove in any case.
         max_removed: u32 = 10, Range::new(0, 1_000_000);
     } with {
-        /// Regions that copies are pulled from, by name.
+        /// Regions that replicas are pulled from, by name.
         peers: BTreeMap<String, PeerConfig>,
     }
 }

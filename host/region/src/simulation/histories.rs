@@ -1,7 +1,7 @@
 //! Histories with faults, and single faults.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,8 +13,9 @@ use super::{
     world::{ALL, WAIT, World, registry, settled},
 };
 
-/// Runs one history. Returns the number of accepted peers.
-async fn history(seed: u64, registry: Arc<Registry>) -> usize {
+/// Runs one history. Returns the number of accepted peers, and of false messages by their fault. Histories with eight
+/// seeds in a row have every lie.
+async fn history(seed: u64, registry: Arc<Registry>) -> (usize, BTreeMap<Lie, usize>) {
     let mut world = World::new(seed, registry).await;
     world.change_namespace(true).await;
     for region in ALL {
@@ -23,6 +24,10 @@ async fn history(seed: u64, registry: Arc<Registry>) -> usize {
         }
     }
     let mut accepted = world.settle().await;
+    let from = world.dice.of(&ALL);
+    let to = world.dice.of(&ALL.into_iter().filter(|to| *to != from).collect::<Vec<_>>());
+    let lie = Lie::ALL[usize::try_from(seed % Lie::ALL.len() as u64).unwrap()];
+    world.lie(from, to, lie).await;
     for round in 0..3 {
         for _ in 0..=world.dice.below(2) {
             world.fault().await;
@@ -38,8 +43,9 @@ async fn history(seed: u64, registry: Arc<Registry>) -> usize {
     world.heal();
     accepted += world.settle().await;
     world.check("at the end").await;
+    let false_messages = world.false_messages();
     world.end().await;
-    accepted
+    (accepted, false_messages)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,19 +53,42 @@ async fn no_history_loses_what_its_owner_holds() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (histories, first) = (number("MORTISE_REGION_HISTORIES", 12), number("MORTISE_REGION_SEED", 1));
     let registry = registry().await;
-    let (mut accepted, mut seeds) = (0, BTreeSet::new());
+    let (mut accepted, mut seeds, mut false_messages) = (0, BTreeSet::new(), BTreeMap::new());
     let mut running = tokio::task::JoinSet::new();
+    let mut take = |(peers, lies): (usize, BTreeMap<Lie, usize>)| {
+        accepted += peers;
+        lies.into_iter().for_each(|(lie, number)| *false_messages.entry(lie).or_insert(0_usize) += number);
+    };
     for seed in first..first + histories {
         if running.len() >= 4 {
-            accepted += running.join_next().await.unwrap().unwrap();
+            take(running.join_next().await.unwrap().unwrap());
         }
         seeds.insert(seed);
         running.spawn(history(seed, registry.clone()));
     }
     while let Some(ended) = running.join_next().await {
-        accepted += ended.unwrap();
+        take(ended.unwrap());
     }
-    println!("{} histories, {accepted} peers accepted", seeds.len());
+    println!("{} histories, {accepted} peers accepted, false messages: {false_messages:?}", seeds.len());
+    let unused: Vec<_> = Lie::ALL.into_iter().filter(|lie| !false_messages.contains_key(lie)).collect();
+    assert!(unused.is_empty() || seeds.len() < Lie::ALL.len(), "lies that no peer got: {unused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_whose_snapshots_are_empty_is_stopped_and_loses_nothing() {
+    let world = settled(11).await;
+    let before = world.owned["eu"].clone();
+    assert!(before.len() > 5, "more than a snapshot may remove: {before:?}");
+    // The namespace is within the bound: it is held, with the things in it.
+    world.links[&("us", "eu")].lie(Some(Lie::EmptySnapshots));
+    until("us stops eu", async || world.has_stopped("us", "eu")).await;
+    assert_eq!(world.held("us", "eu").await, before);
+    // The truth alone does not end it.
+    world.links[&("us", "eu")].lie(None);
+    assert!(world.accept("us", "eu").await);
+    world.settle().await;
+    assert_eq!(world.held("us", "eu").await, before);
+    world.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

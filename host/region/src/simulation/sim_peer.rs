@@ -1,6 +1,6 @@
 //! The way to a peer in the same process, which may lead nowhere or to another server, and lie.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A fault of the messages of a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lie {
     /// Every token is refused.
     RefusesTokens,
@@ -45,7 +45,7 @@ pub(super) enum Lie {
     Lags,
     /// The clock is years ahead.
     WrongClock,
-    /// Every snapshot is empty.
+    /// Tokens are unknown, every snapshot is empty, and no resource is found.
     EmptySnapshots,
     /// A resource is gone between two questions about it.
     Forgets,
@@ -80,6 +80,8 @@ pub(super) struct SimLink {
     target: Arc<Mutex<Target>>,
     /// Ends the watches over the link when it changes.
     epoch: Arc<watch::Sender<u64>>,
+    /// Messages and answers that were false, by the fault.
+    false_messages: Arc<Mutex<BTreeMap<Lie, usize>>>,
 }
 
 impl SimLink {
@@ -99,6 +101,15 @@ impl SimLink {
     pub(super) fn lie(&self, lie: Option<Lie>) {
         self.target.lock().lie = lie;
         self.epoch.send_modify(|epoch| *epoch += 1);
+    }
+
+    /// Returns the number of false messages and answers, by the fault.
+    pub(super) fn false_messages(&self) -> BTreeMap<Lie, usize> {
+        self.false_messages.lock().clone()
+    }
+
+    fn count(&self, lie: Lie) {
+        *self.false_messages.lock().entry(lie).or_default() += 1;
     }
 
     fn server(&self, store: &str) -> Result<(ResourceService, Replication), Status> {
@@ -137,7 +148,9 @@ impl PeerCalls for SimLink {
     async fn watch(&self, store: &str, mut request: WatchResourcesRequest) -> Result<Messages, Status> {
         let (lie, mut epoch) = (self.target.lock().lie, self.epoch.subscribe());
         epoch.mark_unchanged();
-        if lie == Some(Lie::RefusesTokens) && !request.resume_token.is_empty() {
+        let resumes = !request.resume_token.is_empty();
+        if lie == Some(Lie::RefusesTokens) && resumes {
+            self.count(Lie::RefusesTokens);
             return Err(Status::invalid_argument("resume_token: it is not a resume token"));
         }
         let owner = request.filter.split('"').nth(1).unwrap_or_default().to_owned();
@@ -159,11 +172,15 @@ impl PeerCalls for SimLink {
                 _ = epoch.changed() => None,
             }
         });
-        let copies = if lie == Some(Lie::Floods) { 20 } else { 1 };
-        Ok(messages
-            .flat_map(move |message| stream::iter(std::iter::repeat_n(message, copies)))
-            .map(move |message| message.map(|message| told(message, lie, &owner)))
-            .boxed())
+        let repetitions = if lie == Some(Lie::Floods) { 20 } else { 1 };
+        // Without it, a peer that resumes does not take the empty snapshot for one.
+        let reset = (lie == Some(Lie::EmptySnapshots) && resumes)
+            .then(|| Ok(WatchResourcesResponse { is_hard_reset: true, ..WatchResourcesResponse::default() }));
+        let link = self.clone();
+        let messages = messages
+            .flat_map(move |message| stream::iter(std::iter::repeat_n(message, repetitions)))
+            .map(move |message| message.map(|message| link.falsified(message, lie, &owner)));
+        Ok(stream::iter(reset).chain(messages).boxed())
     }
 
     async fn batch_get(&self, store: &str, request: BatchGetRequest) -> Result<BatchGetResponse, Status> {
@@ -171,6 +188,7 @@ impl PeerCalls for SimLink {
         let mut answer = self.server(store)?.0.batch_get(&caller(), request).await.map_err(status)?;
         match self.target.lock().lie {
             Some(Lie::HighVersions) => answer.resources.iter_mut().for_each(raise),
+            Some(Lie::EmptySnapshots) => answer.resources.clear(),
             Some(Lie::Forgets) if is_whole => answer.resources.clear(),
             _ => {}
         }
@@ -178,39 +196,50 @@ impl PeerCalls for SimLink {
     }
 }
 
-/// Returns the message as a peer with this fault sends it.
-fn told(mut message: WatchResourcesResponse, lie: Option<Lie>, owner: &str) -> WatchResourcesResponse {
-    let mut removed = Vec::new();
-    for change in &mut message.changes {
-        let Some(ChangeType::Current(Current { resource: Some(resource) })) = &mut change.change_type else { continue };
-        match lie {
-            Some(Lie::HighVersions) => raise(resource),
-            Some(Lie::ClaimsOthers) => {
-                let syncing = resource.meta.get_or_insert_default().syncing.get_or_insert_default();
-                owner.clone_into(&mut syncing.owning_region);
-                if let Some(data) = resource.data.as_mut().filter(|data| data.type_url.ends_with("Thing")) {
-                    let thing = Thing::decode(data.value.as_slice()).unwrap_or_default();
-                    data.value = Thing { text: owner.to_owned(), ..thing }.encode_to_vec();
+impl SimLink {
+    /// Returns the message as a peer with this fault sends it.
+    fn falsified(&self, mut message: WatchResourcesResponse, lie: Option<Lie>, owner: &str) -> WatchResourcesResponse {
+        let Some(lie) = lie else { return message };
+        let mut removed = Vec::new();
+        let mut is_false = matches!(lie, Lie::Floods | Lie::Lags);
+        for change in &mut message.changes {
+            let Some(ChangeType::Current(Current { resource: Some(resource) })) = &mut change.change_type else {
+                continue;
+            };
+            is_false |= !matches!(lie, Lie::ClaimsOthers);
+            match lie {
+                Lie::HighVersions => raise(resource),
+                Lie::ClaimsOthers => {
+                    let syncing = resource.meta.get_or_insert_default().syncing.get_or_insert_default();
+                    is_false |= syncing.owning_region != owner;
+                    owner.clone_into(&mut syncing.owning_region);
+                    if let Some(data) = resource.data.as_mut().filter(|data| data.type_url.ends_with("Thing")) {
+                        let thing = Thing::decode(data.value.as_slice()).unwrap_or_default();
+                        data.value = Thing { text: owner.to_owned(), ..thing }.encode_to_vec();
+                    }
                 }
+                Lie::WrongClock => {
+                    let year = prost_types::Timestamp { seconds: 4_102_444_800, nanos: 0 };
+                    resource.meta.get_or_insert_default().update_time = Some(year);
+                }
+                Lie::Removes => {
+                    let name = resource.id.clone();
+                    let removal = Some(ChangeType::Removed(Removed { name, view_index: 0 }));
+                    removed.push(ResourceChange { change_type: removal });
+                }
+                _ => {}
             }
-            Some(Lie::WrongClock) => {
-                let year = prost_types::Timestamp { seconds: 4_102_444_800, nanos: 0 };
-                resource.meta.get_or_insert_default().update_time = Some(year);
-            }
-            Some(Lie::Removes) => {
-                let name = resource.id.clone();
-                removed
-                    .push(ResourceChange { change_type: Some(ChangeType::Removed(Removed { name, view_index: 0 })) });
-            }
-            _ => {}
         }
+        message.changes.extend(removed);
+        if lie == Lie::EmptySnapshots {
+            message.changes.clear();
+            message.resume_token.clear();
+        }
+        if is_false && Lie::ALL.contains(&lie) && lie != Lie::RefusesTokens {
+            self.count(lie);
+        }
+        message
     }
-    message.changes.extend(removed);
-    if lie == Some(Lie::EmptySnapshots) {
-        message.changes.clear();
-        message.resume_token.clear();
-    }
-    message
 }
 
 fn raise(resource: &mut pb::Resource) {

@@ -238,6 +238,34 @@ impl World {
         }
     }
 
+    /// Makes a region's link to a peer lie, and waits until it did. The choices of the history do not depend on it.
+    pub(super) async fn lie(&mut self, from: &'static str, to: &'static str, lie: Lie) {
+        let link = self.links[&(from, to)].clone();
+        let number = || link.false_messages().get(&lie).copied().unwrap_or_default();
+        let (before, begun) = (number(), Instant::now());
+        link.lie(Some(lie));
+        while number() == before {
+            assert!(begun.elapsed() < WAIT, "seed {}: {from} never gets {lie:?} of {to}", self.seed);
+            self.next += 1;
+            let key = ("default".to_owned(), format!("{to}-0"));
+            let thing = Thing { text: to.into(), number: self.next, ..Thing::default() };
+            let data = any("mortise.test.v1.Thing", &thing);
+            let resource = pb::Resource { id: Some(thing_id(&key.0, &key.1)), data, ..pb::Resource::default() };
+            write(&self.sites[to].service, resource).await.unwrap();
+            self.owned.get_mut(to).unwrap().insert(key, self.next);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Returns the number of false messages, by the fault.
+    pub(super) fn false_messages(&self) -> BTreeMap<Lie, usize> {
+        let mut all = BTreeMap::new();
+        for (lie, number) in self.links.values().flat_map(SimLink::false_messages) {
+            *all.entry(lie).or_default() += number;
+        }
+        all
+    }
+
     /// Gives a thing to another region. Returns its key.
     pub(super) async fn give(&mut self, from: &'static str, to: &'static str) -> (String, String) {
         let (key, number) = self.owned.get_mut(from).unwrap().pop_first().unwrap();
@@ -420,7 +448,7 @@ async fn write(service: &ResourceService, resource: pb::Resource) -> Result<(), 
     service.write(&caller(), pb::WriteRequest { resource: Some(resource) }).await.map(drop)
 }
 
-/// Starts regions with things that are copied everywhere.
+/// Starts regions with things that have replicas everywhere.
 pub(super) async fn settled(seed: u64) -> World {
     let mut world = World::new(seed, registry().await).await;
     world.change_namespace(true).await;

@@ -230,3 +230,34 @@ async fn an_invented_uid_of_an_owner_takes_no_resource_of_others_along() {
     assert!(here.read("child").await.is_none() && here.read("korn").await.is_some());
     assert_eq!(owners(&here, "dependent").await, Some(1));
 }
+
+#[tokio::test]
+async fn an_owner_is_named_once_in_whatever_spelling() {
+    let here = Here::new(LONG, None);
+    let named = |kind: &str, name: &str| OwnerReference { kind: kind.into(), ..owner(name) };
+    let refusal = async |entries: Vec<OwnerReference>| {
+        let error = here.write(node("d", &Node::default(), entries)).await.unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument);
+        error.message
+    };
+    for second in [named("graph.v1.Node", "a"), owner("default/a"), named("graph.v1.Node", "default/default/a")] {
+        let says = refusal(vec![owner("a"), owner("b"), second]).await;
+        assert!(says.starts_with("resource.meta.owner_references[2].name names "), "{says}");
+        assert!(says.ends_with(", as owner_references[0] does; name each owner once"), "{says}");
+    }
+    // A resource of an earlier release keeps both, and gets no third one.
+    let twice = vec![owner("a"), owner("default/a")];
+    here.write(node("d", &Node::default(), vec![owner("a")])).await.unwrap();
+    let mut stored = here.read("d").await.unwrap();
+    stored.meta.as_mut().unwrap().owner_references.clone_from(&twice);
+    here.service.core.backend.write_cas(stored).await.unwrap();
+    here.write(node("d", &Node { dangle: vec!["x".into()], ..Node::default() }, twice.clone())).await.unwrap();
+    assert_eq!(owners(&here, "d").await, Some(2));
+    for (index, later) in [(0, 1), (2, 2)] {
+        let mut entries = twice.clone();
+        entries.insert(index, named("graph.v1.Node", "a"));
+        let says = refusal(entries).await;
+        assert!(says.starts_with(&format!("resource.meta.owner_references[{later}].name names ")), "{says}");
+    }
+    here.write(node("d", &Node::default(), vec![owner("default/a")])).await.unwrap();
+}

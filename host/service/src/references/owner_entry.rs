@@ -1,5 +1,6 @@
 //! The check of an entry of `meta.owner_references` that a write adds: an entry that can never hold is refused at its
-//! field. An owner that does not exist yet is fine, and so is, with a warning, a type that is not registered yet.
+//! field, and so is one that names an owner for the second time. An owner that does not exist yet is fine, and so is,
+//! with a warning, a type that is not registered yet.
 //!
 //! Entries that are stored already are not checked again.
 
@@ -8,7 +9,7 @@ use mortise_resource::{
 };
 use mortise_store::{Consistency, StoreError};
 
-use super::records::{owner_place, target_key};
+use super::records::{owner_of, owner_place, target_key};
 use crate::{
     call::store_fault::store_fault,
     core::{Core, ids::tenancy_of},
@@ -62,7 +63,7 @@ fn added<'r>(
 /// Checks the entries that a write adds.
 ///
 /// # Errors
-/// `InvalidArgument`, with the field: the entry can never hold. Faults of the store.
+/// `InvalidArgument`, with the field: the entry can never hold, or names the owner of another one. Faults of the store.
 pub(super) async fn check(
     core: &Core,
     registry: &Registry,
@@ -74,6 +75,7 @@ pub(super) async fn check(
     for (index, entry) in added(resource, stored) {
         let checked = check_one(registry, kind, &holder, entry);
         checked.map_err(|(field, fault)| refused(index, field, fault))?;
+        check_repetition(registry, &holder, resource, index, entry)?;
         if let Some(here) = core.region()
             && !entry.region.is_empty()
             && entry.region != here
@@ -147,6 +149,22 @@ fn check_one(
         return Err(("name", fault));
     }
     Ok(())
+}
+
+/// Refuses an added entry if another one names the same owner, in whatever spelling: both would share one record.
+fn check_repetition(
+    registry: &Registry,
+    holder: &pb::Tenancy,
+    resource: &pb::Resource,
+    index: usize,
+    entry: &OwnerReference,
+) -> Result<(), Error> {
+    let all = resource.meta.iter().flat_map(|meta| &meta.owner_references).enumerate();
+    let owner = owner_of(registry, entry, holder);
+    let mut others = all.filter(|(other, _)| *other != index);
+    let Some((other, _)) = others.find(|(_, other)| owner_of(registry, other, holder) == owner) else { return Ok(()) };
+    let fault = format!("names {owner}, as owner_references[{}] does; name each owner once", index.min(other));
+    Err(refused(index.max(other), "name", fault))
 }
 
 /// Whether units are those of the holder, or above them: an empty unit is above each.

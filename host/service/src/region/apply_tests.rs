@@ -258,9 +258,9 @@ async fn a_version_far_beyond_the_owners_is_not_taken() {
         assert_eq!(here.reasons(), [HeldBackReason::Invalid], "{lie}");
     }
     one.version = "101".into();
-    assert_eq!(here.apply(&[put(&one)]).await.written, 1, "the copy goes on");
+    assert_eq!(here.apply(&[put(&one)]).await.written, 1, "the replica goes on");
     assert!(here.reasons().is_empty());
-    // A release without identities has a limit, too, and a copy that was frozen before thaws.
+    // A release without identities has a limit, too, and a replica that was frozen before thaws.
     here.progress.store = OwnerStore::default();
     one.version = (1_u64 << 63).to_string();
     assert_eq!(here.apply(&[put(&one)]).await.deferred, 1);

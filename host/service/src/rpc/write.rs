@@ -2,9 +2,10 @@
 //!
 //! The first half ([`crate::rules::admit`]) checks the incoming resource. The second reads the stored one, compares,
 //! and commits by compare-and-swap. A blanket write (without a version) hides conflicts by trying again, in the turn of
-//! its resource. `mutate` and `authorize` run once; `validate`, which sees the stored resource, runs again if that has
-//! changed. The commit expects the looked-up place (partition and namespace), owner and targets of new references; if
-//! one of them changes in between, all are looked up again.
+//! its resource. `mutate` and `authorize` run once, and again if another write has changed the protection from
+//! deletion, which `mutate` decides about; `validate`, which sees the stored resource, runs again if that has changed.
+//! The commit expects the looked-up place (partition and namespace), owner and targets of new references; if one of
+//! them changes in between, all are looked up again.
 
 use std::sync::Arc;
 
@@ -90,6 +91,8 @@ struct AdmittedResource {
     resource: pb::Resource,
     warnings: Vec<Diagnostic>,
     prior: String,
+    /// The protection from deletion that `mutate` saw.
+    was_blocked: bool,
     /// The protection from deletion as `mutate` changed it.
     blocks: Option<bool>,
 }
@@ -194,6 +197,11 @@ impl ResourceService {
             }
         }
 
+        // A `mutate` that leaves a protection as it is may mean it, so only its own word decides about another one.
+        let is_blocked = mode.blocks.unwrap_or_else(|| stored.as_ref().is_some_and(server_meta::is_blocked));
+        if admitted.as_ref().is_some_and(|known| known.was_blocked != is_blocked) {
+            *admitted = None;
+        }
         let (resource, units) = match admitted {
             None => {
                 let mut resource = incoming.clone();
@@ -203,7 +211,7 @@ impl ResourceService {
                     admit::admit(&self.core, hooks, mode.verb, kind, &mut resource, stored.as_ref()).await?;
                 let blocks = Some(server_meta::is_blocked(&resource)).filter(|blocks| *blocks != was_blocked);
                 let prior = version.to_owned();
-                *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior, blocks });
+                *admitted = Some(AdmittedResource { resource: resource.clone(), warnings, prior, was_blocked, blocks });
                 (resource, units)
             }
             Some(known) => {

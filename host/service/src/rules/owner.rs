@@ -55,7 +55,7 @@ pub(crate) async fn is_owner_there(core: &Core, owner: &pb::Id) -> Result<bool, 
         Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => Ok(true),
         Err(StoreError::NotFound) if core.region().is_none() => Ok(false),
         Err(StoreError::NotFound) => Err(Error::invalid(format!(
-            "resource.owner with the uid {:?} is not here; leave out the uid, or wait for the copy of its region",
+            "resource.owner with the uid {:?} is not here; leave out the uid, or wait for the replica from its region",
             owner.uid
         ))),
         Err(error) => Err(store_fault("failed to resolve owner", &error)),

@@ -41,7 +41,7 @@ pub(super) struct Adopt {
     /// The lost region
     #[arg(long, value_name = "REGION")]
     from: String,
-    /// Removes the copies instead; resources here that they own stay
+    /// Removes the replicas instead; resources here that they own stay
     #[arg(long)]
     remove: bool,
     /// Shows the effect, and changes nothing
@@ -84,7 +84,7 @@ impl Adopt {
         let number: u64 = answer.types.iter().map(|adopted| adopted.done).sum();
         if !self.dry_run && number > 0 {
             let what = if self.remove { "Remove" } else { "Adopt" };
-            if !self.yes && !ui::confirm(&format!("{what} {number} copies from {}?", self.from), "--yes")? {
+            if !self.yes && !ui::confirm(&format!("{what} {number} replicas from {}?", self.from), "--yes")? {
                 return Ok(Exit::Failed);
             }
             answer = ask(false).await?;
@@ -99,7 +99,7 @@ impl Adopt {
 
     fn table(&self, answer: &AdoptResponse, ui: &crate::Ui) -> String {
         if answer.types.is_empty() {
-            return format!("no copies from {}\n", self.from);
+            return format!("no replicas from {}\n", self.from);
         }
         let done = match (self.remove, self.dry_run) {
             (false, false) => "adopted",
