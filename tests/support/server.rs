@@ -244,14 +244,14 @@ impl Setup {
         };
         let (grpc, http) = (addr("grpc="), addr("http="));
         let dns = line.contains(" dns=").then(|| addr("dns="));
-        let endpoint = match tls {
+        let endpoint = match tls.clone() {
             None => Channel::from_shared(format!("http://{grpc}")).unwrap(),
             Some(tls) => Channel::from_shared(format!("https://{grpc}")).unwrap().tls_config(tls).unwrap(),
         };
         let client = ResourceServiceClient::new(endpoint.connect().await.unwrap())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        Server { child, client, grpc, http, dns, config, data_dir, plugin_dir, log, logging, _dir: dir }
+        Server { child, client, grpc, http, dns, config, data_dir, plugin_dir, log, logging, tls, _dir: dir }
     }
 }
 
@@ -270,6 +270,7 @@ pub struct Server {
     log: Arc<Mutex<String>>,
     /// Task that reads the log, and ends with it.
     logging: tokio::task::JoinHandle<()>,
+    tls: Option<ClientTlsConfig>,
     _dir: TempDir,
 }
 
@@ -398,7 +399,16 @@ pub fn with_metadata<T>(message: T, key: &'static str, value: &str) -> Request<T
 impl Server {
     /// A separate connection, for clients of other services.
     pub async fn channel(&self) -> Channel {
-        Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
+        match &self.tls {
+            None => Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap(),
+            Some(tls) => self.channel_with(tls.clone()).await,
+        }
+    }
+
+    /// A separate connection with these settings of TLS.
+    pub async fn channel_with(&self, tls: ClientTlsConfig) -> Channel {
+        let endpoint = Channel::from_shared(format!("https://{}", self.grpc)).unwrap();
+        endpoint.tls_config(tls).unwrap().connect().await.unwrap()
     }
 
     /// Id of the server's process.
