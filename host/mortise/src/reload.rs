@@ -52,9 +52,8 @@ impl Reloader {
                 TlsReload::Loaded => done.push("the files of the authority for identities"),
                 TlsReload::Unchanged => done.push("the files of the authority for identities, which are the same"),
                 TlsReload::Refused => {
-                    let what =
-                        "; the files of the authority for identities are refused, so those from before stay in service";
-                    refused.push_str(what);
+                    refused.push_str("; the files of the authority for identities are refused, ");
+                    refused.push_str("so those from before stay in service");
                 }
             }
         }

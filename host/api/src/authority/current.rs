@@ -14,10 +14,10 @@ use tokio::{
 };
 
 use super::{
-    AuthorityError, CERT_FILE, IdentityOptions, MAX_SIGNERS,
-    error::IssueError,
+    error::{AuthorityError, IssueError},
     issuer::{Leaf, LoadedIssuer},
     name::check_identity,
+    options::{CERT_FILE, IdentityOptions, MAX_SIGNERS},
 };
 use crate::tls::{ExpiryMonitor, FileState, LastRead, Stamps, TlsReload};
 

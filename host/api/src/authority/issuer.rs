@@ -21,8 +21,8 @@ use tokio_rustls::rustls::{
 };
 
 use super::{
-    CERT_FILE, IdentityOptions,
     error::{AuthorityError, IssueError},
+    options::{CERT_FILE, IdentityOptions},
 };
 
 /// Bytes of a serial number. The first bit is zero, since numbers are positive.
