@@ -95,7 +95,7 @@ impl Mesh {
             Some(identity) => tls.identity(identity),
             None => tls,
         };
-        self.guarded.server.channel_with(tls).await
+        connect(self.guarded.server.grpc, Some(tls)).await
     }
 
     /// Asks for a certificate with a token in the message.

@@ -46,7 +46,7 @@ async fn replace(mesh: &Mesh) {
 #[tokio::test]
 async fn a_new_authority_is_taken_at_a_signal_and_leaves_of_the_former_stay_valid() {
     // Files are looked at after the signal alone.
-    let mesh = Mesh::start("", |setup| setup.limit("tls_rescan_ms", 3_600_000)).await;
+    let mesh = Mesh::start("", |setup| setup.serve().limit("tls_rescan_ms", 3_600_000)).await;
     let secret = mesh.token("all", "").await;
     let before = mesh.credentials(&secret, "web.mesh.test").await;
     let former = mesh.read("mesh.pem");
