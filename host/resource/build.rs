@@ -61,9 +61,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate_grpc(descriptors, &out.join("grpc"))
 }
 
-/// Service discovery: the destination API and the catalog's messages behind it. Plugins are built without them.
+/// Service discovery: the APIs of proxies and the catalog's messages behind them. Plugins are built without them.
 #[cfg(feature = "grpc")]
-const DISCOVERY: [&str; 2] = ["conduit/destination.proto", "linkerd/destination.proto"];
+const DISCOVERY: [&str; 4] =
+    ["conduit/destination.proto", "linkerd/destination.proto", "linkerd/identity.proto", "linkerd/inbound.proto"];
 #[cfg(feature = "grpc")]
 const CATALOG: &str = "catalog/v1/catalog.proto";
 
@@ -86,7 +87,6 @@ fn generate_grpc(descriptors: prost_types::FileDescriptorSet, out: &Path) -> Res
     tonic_prost_build::configure()
         .out_dir(out)
         .include_file("discovery.rs")
-        .build_server(false)
         .btree_map(".")
         .compile_fds(protox::compile(files, [root])?)?;
     Ok(())

@@ -27,11 +27,19 @@ fn expired(is_ca: bool) -> (String, String) {
     (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
+/// An authority that may have no other one below it.
+fn lone_authority() -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
 #[tokio::test]
 async fn certificates_that_cannot_be_made_or_shown() {
     let mut t = Transcript::at("errors_tls", NOWHERE);
     t.file("file", "");
-    for words in [["--host", "http://a"], ["--client", "a b"], ["--client", "ca"], ["--days", "0"]] {
+    for words in [["--host", "http://a"], ["--client", "a b"], ["--client", "ca"], ["--days", "0"], ["--mesh", "*.a"]] {
         t.fails(2, &["tls", "init", words[0], words[1]]).await;
     }
     t.fails(2, &["tls", "init", "--dir", "file/below"]).await;
@@ -61,6 +69,16 @@ async fn certificates_that_cannot_be_made_or_shown() {
     t.file("tls/ca.pem", &old);
     t.file("tls/ca.key", &old_key);
     t.fails(2, &["tls", "init"]).await;
+
+    let (lone, lone_key) = lone_authority();
+    t.file("tls/ca.pem", &lone);
+    t.file("tls/ca.key", &lone_key);
+    t.fails(2, &["tls", "init", "--mesh", "mesh.example"]).await;
+
+    t.fails(2, &["tls", "certify", "w\u{e9}b.mesh.example"]).await;
+    t.file("identity/key.pem", "x");
+    t.fails(2, &["tls", "certify", "web.mesh.example"]).await;
+    t.fails(2, &["auth", "can-i", "certify", "web.mesh.example", "more"]).await;
 
     t.file("empty/notes.txt", "");
     t.fails(2, &["tls", "show", "empty"]).await;
@@ -121,7 +139,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 21] = [
+const SETTINGS: [&str; 22] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -136,6 +154,7 @@ const SETTINGS: [&str; 21] = [
     "[tls]\nkey_file = \"a.key\"\n",
     "[tls]\nclient_ca_file = \"ca.pem\"\n",
     "[tls]\ncert_file = \"a.pem\"\nkey_file = \"a.key\"\nclient_certs = \"required\"\n",
+    "[acl]\nenabled = false\n[identity]\ncert_file = \"a.pem\"\nkey_file = \"a.key\"\ntrust_domain = \"mesh.example\"\n",
     "[plugins]\nbundled = [\"nothing\"]\n",
     "[plugins]\nrequire_signed = true\n",
     "[plugins]\npinned = [\"12\"]\n",

@@ -3,5 +3,6 @@
 mod churn;
 mod crowd;
 mod get;
+mod mesh;
 mod profile;
 pub mod proxy;

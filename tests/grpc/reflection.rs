@@ -98,6 +98,7 @@ macro_rules! protocol {
                     "grpc.reflection.v1alpha.ServerReflection",
                     "conduit.proxy.destination.Destination",
                     "io.linkerd.proxy.destination.Destination",
+                    "io.linkerd.proxy.inbound.InboundServerPolicies",
                 ] {
                     assert!(names.iter().any(|known| known == name), "{names:?}");
                     whole(&symbol(&server, name).await);

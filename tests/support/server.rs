@@ -244,14 +244,10 @@ impl Setup {
         };
         let (grpc, http) = (addr("grpc="), addr("http="));
         let dns = line.contains(" dns=").then(|| addr("dns="));
-        let endpoint = match tls {
-            None => Channel::from_shared(format!("http://{grpc}")).unwrap(),
-            Some(tls) => Channel::from_shared(format!("https://{grpc}")).unwrap().tls_config(tls).unwrap(),
-        };
-        let client = ResourceServiceClient::new(endpoint.connect().await.unwrap())
+        let client = ResourceServiceClient::new(connect(grpc, tls.clone()).await)
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
-        Server { child, client, grpc, http, dns, config, data_dir, plugin_dir, log, logging, _dir: dir }
+        Server { child, client, grpc, http, dns, config, data_dir, plugin_dir, log, logging, tls, _dir: dir }
     }
 }
 
@@ -270,6 +266,7 @@ pub struct Server {
     log: Arc<Mutex<String>>,
     /// Task that reads the log, and ends with it.
     logging: tokio::task::JoinHandle<()>,
+    tls: Option<ClientTlsConfig>,
     _dir: TempDir,
 }
 
@@ -388,6 +385,13 @@ impl Watch {
     }
 }
 
+/// Opens a connection.
+pub async fn connect(grpc: SocketAddr, tls: Option<ClientTlsConfig>) -> Channel {
+    let endpoint = Channel::from_shared(format!("http{}://{grpc}", if tls.is_some() { "s" } else { "" })).unwrap();
+    let endpoint = if let Some(tls) = tls { endpoint.tls_config(tls).unwrap() } else { endpoint };
+    endpoint.connect().await.unwrap()
+}
+
 /// A request with a metadata key.
 pub fn with_metadata<T>(message: T, key: &'static str, value: &str) -> Request<T> {
     let mut request = Request::new(message);
@@ -398,7 +402,7 @@ pub fn with_metadata<T>(message: T, key: &'static str, value: &str) -> Request<T
 impl Server {
     /// A separate connection, for clients of other services.
     pub async fn channel(&self) -> Channel {
-        Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
+        connect(self.grpc, self.tls.clone()).await
     }
 
     /// Id of the server's process.

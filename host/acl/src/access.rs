@@ -105,6 +105,11 @@ impl Access {
         names.iter().find_map(|name| self.certificates.get(name))
     }
 
+    /// The identity of client certificates with a name.
+    pub(crate) fn certificate_named(&self, name: &str) -> Option<&Arc<Identity>> {
+        self.certificates.get(name)
+    }
+
     /// The identity of the machine's operator, such as root on a unix socket, with all permissions.
     #[must_use]
     pub fn operator(&self, name: String) -> Arc<Identity> {

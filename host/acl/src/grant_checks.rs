@@ -44,6 +44,19 @@ impl Access {
         grant::check(&given, &held)
     }
 
+    /// Checks that a caller may have a client certificate with a name: it holds what the setting `acl.certificates`
+    /// grants to that name.
+    ///
+    /// # Errors
+    /// The caller lacks a permission.
+    pub fn check_certificate(&self, by: &Identity, name: &str) -> Result<(), GrantError> {
+        let held = by.rules();
+        match self.certificate_named(name) {
+            Some(named) if !held.management => grant::check(&named.rules(), &held),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Checks that a caller holds what a policy grants, and what the callers with the policy gain because it denies
     /// less than before. `None` stands for a policy that does not exist.
     ///

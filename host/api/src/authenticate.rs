@@ -68,6 +68,9 @@ impl Requirement {
         match (service, method) {
             ("hashicorp.consul.resource.ResourceService", _)
             | ("conduit.proxy.destination.Destination" | "io.linkerd.proxy.destination.Destination", _)
+            // The service decides with the token of the message.
+            | ("io.linkerd.proxy.identity.Identity", "Certify")
+            | ("io.linkerd.proxy.inbound.InboundServerPolicies", "GetPort" | "WatchPort")
             | ("grpc.health.v1.Health", _)
             | ("mortise.v1.AuthService", "WhoAmI" | "CanI")
             // These services call the resource service with the caller's own permissions.

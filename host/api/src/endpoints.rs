@@ -1,5 +1,5 @@
 //! Access to the services that the plugin `catalog` maintains: `catalog.v1.Service`, `catalog.v1.ServiceEndpoints` and
-//! its slices. The destination API and DNS read them through these functions.
+//! its slices, and to its workloads. The APIs of proxies and DNS read them through these functions.
 //!
 //! A caller that may read the ServiceEndpoints of a name may also know whether the service exists, and get its slices:
 //! those are read with the host's own rights.
@@ -39,20 +39,36 @@ pub(crate) fn slices() -> Gvk {
     Gvk::new("catalog", "v1", "EndpointSlice")
 }
 
+/// The type of workloads.
+pub(crate) fn workloads() -> Gvk {
+    Gvk::new("catalog", "v1", "Workload")
+}
+
 /// Checks that the plugin serves the type. Without it, stored endpoints have the health of some earlier time.
 ///
 /// # Errors
 /// `Unavailable` if not, with the plugin's name and the remedy.
 pub(crate) fn require_catalog(service: &ResourceService) -> Result<(), Error> {
-    let kind = service_endpoints();
+    require(service, &service_endpoints(), "the health of services is unknown", "services cannot be found")
+}
+
+/// Checks that the plugin serves workloads.
+///
+/// # Errors
+/// As those of [`require_catalog`].
+pub(crate) fn require_workloads(service: &ResourceService) -> Result<(), Error> {
+    require(service, &workloads(), "the policies of workloads are unknown", "policies cannot be found")
+}
+
+fn require(service: &ResourceService, kind: &Gvk, unknown: &str, absent: &str) -> Result<(), Error> {
     let fault = match service.types().get(&kind.to_pb()).map(|found| &found.owner) {
         Some(Owner::Missing(missing)) => {
             let (name, why) = (&missing.name, missing.why);
-            format!("the health of services is unknown: plugin {name:?}, which provides {kind}, {why}")
+            format!("{unknown}: plugin {name:?}, which provides {kind}, {why}")
         }
         Some(Owner::Plugin(_) | Owner::Host) => return Ok(()),
         None => format!(
-            "{kind} is not registered, so services cannot be found; enable the plugin catalog with \
+            "{kind} is not registered, so {absent}; enable the plugin catalog with \
              bundled = [\"catalog\"] under [plugins] in the configuration, and restart"
         ),
     };

@@ -12,6 +12,7 @@
 //! bounded: `grpc::calls`, `grpc::connections`, `http::listen` and `dns` describe how.
 
 mod authenticate;
+mod authority;
 mod call;
 mod dns;
 mod endpoints;
@@ -32,6 +33,7 @@ mod tls;
 mod transport;
 mod write_health;
 
+pub use authority::{AuthorityError, AuthorityFiles, IdentityOptions};
 pub use dns::DnsOptions;
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
@@ -43,7 +45,7 @@ pub use transport::LocalConnections;
 
 pub use mortise_resource::grpc::{
     AuthServiceClient, ChangeServiceClient, ConduitDestinationClient, ControllerServiceClient, FunctionServiceClient,
-    LinkerdDestinationClient, OwnershipServiceClient, PluginServiceClient, QueryServiceClient, RegionServiceClient,
-    ResourceServiceClient, ServerServiceClient, TypeServiceClient, WatchServiceClient, catalog, conduit, linkerd,
-    mortise as plugin_stubs, resource as stubs,
+    IdentityClient, InboundServerPoliciesClient, LinkerdDestinationClient, OwnershipServiceClient, PluginServiceClient,
+    QueryServiceClient, RegionServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
+    WatchServiceClient, catalog, conduit, linkerd, mortise as plugin_stubs, resource as stubs,
 };

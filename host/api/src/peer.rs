@@ -14,12 +14,22 @@ pub(crate) struct PeerCertificate {
 }
 
 impl PeerCertificate {
-    /// Reads the names of a verified certificate.
+    /// Reads the names of a verified certificate, shown with those of its issuers. Name constraints of an issuer bound
+    /// alternative names, and not the common name; so the common name counts only without them.
     ///
     /// # Errors
-    /// rustls accepts the certificate, but this reader does not; then the client counts as unknown.
-    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<Self, MalformedCertificate> {
-        Ok(Self { names: Certificate::parse(certificate)?.identities().into() })
+    /// rustls accepts the certificates, but this reader does not; then the client counts as unknown.
+    pub(crate) fn of(
+        certificate: &CertificateDer<'_>,
+        issuers: &[CertificateDer<'_>],
+    ) -> Result<Self, MalformedCertificate> {
+        let mut certificate = Certificate::parse(certificate)?;
+        for issuer in issuers {
+            if Certificate::parse(issuer)?.constrains_names {
+                certificate.common_name = None;
+            }
+        }
+        Ok(Self { names: certificate.identities().into() })
     }
 }
 

@@ -6,6 +6,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 use tokio::net::TcpSocket;
 
 use crate::{
+    authority::{Authority, AuthorityFiles},
     dns::{DnsOptions, DnsPorts, DnsSockets},
     port,
     server::{OpenPorts, ServeError, ServerOptions},
@@ -19,13 +20,14 @@ pub struct ReservedPorts {
     http: TcpSocket,
     dns: Option<DnsSockets>,
     tls: Option<Arc<Tls>>,
+    authority: Option<Arc<Authority>>,
     options: ServerOptions,
 }
 
 /// Reserves the ports, so that a wrong address is found at once. Clients are refused until [`ReservedPorts::open`].
 ///
 /// # Errors
-/// [`ServeError::Bind`], [`ServeError::Tls`].
+/// [`ServeError::Bind`], [`ServeError::Tls`], [`ServeError::Identity`].
 pub async fn bind(options: ServerOptions) -> Result<ReservedPorts, ServeError> {
     let reserve = |addr, setting| port::reserve(addr).map_err(|source| ServeError::Bind { addr, setting, source });
     Ok(ReservedPorts {
@@ -34,6 +36,10 @@ pub async fn bind(options: ServerOptions) -> Result<ReservedPorts, ServeError> {
         dns: reserve_dns(options.dns.clone())?,
         tls: match options.tls.clone() {
             Some(tls) => Some(Tls::load(tls).await?),
+            None => None,
+        },
+        authority: match options.identity.clone() {
+            Some(identity) => Some(Authority::load(identity).await?),
             None => None,
         },
         options,
@@ -67,7 +73,7 @@ impl ReservedPorts {
     /// # Errors
     /// [`ServeError::Bind`]: another process has opened a port of the same address meanwhile.
     pub async fn open(self, local: Option<LocalConnections>) -> Result<OpenPorts, ServeError> {
-        let Self { grpc, http, dns, tls, options } = self;
+        let Self { grpc, http, dns, tls, authority, options } = self;
         let open = |socket: TcpSocket, addr, setting| {
             socket.listen(port::BACKLOG).map_err(|source| ServeError::Bind { addr, setting, source })
         };
@@ -79,6 +85,7 @@ impl ReservedPorts {
                 None => None,
             },
             tls,
+            authority,
             local,
             options,
         })
@@ -104,5 +111,11 @@ impl ReservedPorts {
     #[must_use]
     pub fn tls_files(&self) -> Option<TlsFiles> {
         self.tls.clone().map(TlsFiles)
+    }
+
+    /// The files of the authority for identities, to be read again at once; `None` without one.
+    #[must_use]
+    pub fn authority_files(&self) -> Option<AuthorityFiles> {
+        self.authority.clone().map(AuthorityFiles)
     }
 }

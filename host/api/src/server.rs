@@ -24,6 +24,7 @@ use tonic_reflection::pb::{
 use tower::util::MapRequestLayer;
 
 use crate::{
+    authority::{Authority, AuthorityError, IdentityOptions},
     dns::{self, DnsOptions, DnsPorts},
     grpc::{
         auth_service::AuthApi,
@@ -35,17 +36,23 @@ use crate::{
         destination::{Conduit, Destination, DestinationOptions, Linkerd},
         function_service::FunctionApi,
         health::{self, Health, ServerHealth},
+        identity::IdentityApi,
+        inbound::InboundApi,
         ownership_service::OwnershipApi,
         plugin_service::PluginApi,
         query_service::QueryApi,
         reflection::Reflection,
         region_service::RegionApi,
         server_service::ServerApi,
+        services::OptionalServices,
         type_service::TypeApi,
         watch_service::WatchApi,
     },
     health::health_server::HealthServer,
     http::{self, HttpOptions},
+    linkerd::{
+        identity::identity_server::IdentityServer, inbound::inbound_server_policies_server::InboundServerPoliciesServer,
+    },
     observability::{
         metrics::upkeep,
         requests::RequestCounts,
@@ -105,6 +112,8 @@ pub struct ServerOptions {
     pub destination: DestinationOptions,
     /// Options of the HTTP port.
     pub http: HttpOptions,
+    /// The identity service; `None` serves no identities.
+    pub identity: Option<IdentityOptions>,
     /// TLS for gRPC and HTTP; without it, both are in the clear.
     pub tls: Option<TlsOptions>,
     /// Options of the DNS port; `None` serves no DNS.
@@ -127,6 +136,9 @@ pub enum ServeError {
     /// The files of TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The files of the authority for identities cannot be used.
+    #[error(transparent)]
+    Identity(#[from] AuthorityError),
     /// The transport failed.
     #[error("serving gRPC: {0}")]
     Grpc(#[from] tonic::transport::Error),
@@ -176,6 +188,7 @@ pub struct OpenPorts {
     pub(crate) http: TcpListener,
     pub(crate) dns: Option<DnsPorts>,
     pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) local: Option<LocalConnections>,
     pub(crate) options: ServerOptions,
 }
@@ -193,8 +206,9 @@ impl OpenPorts {
             let health = watch::Sender::new(ServerHealth { serving: true, sound: write_health.fault().is_none() });
             let mut following =
                 Task::spawn("the task that reports health", health::follow(health.clone(), write_health.clone()));
-            let has_discovery = self.options.destination.enabled;
-            let reflection = Reflection::new(registry.clone(), service.clone(), has_discovery)?;
+            let optional =
+                OptionalServices { discovery: self.options.destination.enabled, identity: self.authority.is_some() };
+            let reflection = Reflection::new(registry.clone(), service.clone(), optional)?;
             let methods = reflection.methods();
             let counts = RequestCounts::new(methods.clone());
             let sources = Sources {
@@ -245,6 +259,14 @@ impl OpenPorts {
             let destination = self.options.destination.clone();
             let destination =
                 destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));
+            let inbound = destination.as_ref().map(|destination| {
+                InboundServerPoliciesServer::new(InboundApi::new(destination.clone()))
+                    .max_decoding_message_size(message_bytes)
+            });
+            let identity = self.authority.clone().map(|authority| {
+                IdentityServer::new(IdentityApi::new(service.clone(), authority, self.tls.clone()))
+                    .max_decoding_message_size(message_bytes)
+            });
             let local = match self.local {
                 Some(local) => connections::accept_local(local, bounds, stopping.clone()).boxed(),
                 None => stream::pending().boxed(),
@@ -276,10 +298,12 @@ impl OpenPorts {
                 .add_service(queries)
                 .add_service(ownership)
                 .add_service(watches)
+                .add_optional_service(identity)
+                .add_optional_service(inbound)
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Linkerd>))
                 .add_service(
-                    HealthServer::new(Health::new(health.subscribe(), has_discovery))
+                    HealthServer::new(Health::new(health.subscribe(), optional))
                         .max_decoding_message_size(message_bytes),
                 )
                 .add_service(ReflectionV1::new(reflection.clone()).max_decoding_message_size(SMALL_MESSAGE_BYTES))
@@ -315,6 +339,8 @@ impl OpenPorts {
                 })
             });
             let mut reloading = self.tls.map(|tls| Task::spawn("the reload of TLS files", tls.follow()));
+            let mut rotating =
+                self.authority.map(|authority| Task::spawn("the reload of the authority's files", authority.follow()));
 
             tokio::pin!(grpc);
             // Without one of these tasks the server would look alive but not work. So the server ends, and the program
@@ -322,7 +348,7 @@ impl OpenPorts {
             let tasks = [&mut following, &mut http, &mut upkeep, &mut watching];
             tokio::select! {
                 served = &mut grpc => return Ok(served?),
-                (task, source) = first_ended(tasks.into_iter().chain(&mut dns).chain(&mut reloading)) => {
+                (task, source) = first_ended(tasks.into_iter().chain(&mut dns).chain(&mut reloading).chain(&mut rotating)) => {
                     service.stop();
                     return Err(ServeError::Task { task, source });
                 }

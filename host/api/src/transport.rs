@@ -65,8 +65,8 @@ impl Transport {
     /// The client's certificate, if the client has shown one.
     pub(crate) fn peer_certificate(&self) -> Option<PeerCertificate> {
         let Self::Tls(stream) = self else { return None };
-        let certificate = stream.get_ref().1.peer_certificates()?.first()?;
-        PeerCertificate::of(certificate)
+        let (certificate, issuers) = stream.get_ref().1.peer_certificates()?.split_first()?;
+        PeerCertificate::of(certificate, issuers)
             .inspect_err(|e| tracing::warn!("a client's certificate was verified, but its names cannot be read: {e}"))
             .ok()
     }

@@ -53,6 +53,8 @@ pub struct Record<'a> {
     pub old_generation: &'a str,
     /// Generation after a change.
     pub new_generation: &'a str,
+    /// Serial number of an issued certificate.
+    pub serial: &'a str,
 }
 
 /// A record with its time, which comes first.
@@ -82,6 +84,7 @@ impl Serialize for Line<'_> {
             ("code", *code),
             ("old_generation", self.record.old_generation),
             ("new_generation", self.record.new_generation),
+            ("serial", self.record.serial),
         ];
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("time", &self.time.to_string())?;

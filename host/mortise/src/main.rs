@@ -84,7 +84,8 @@ fn serve(mode: Mode, common: cli::Common) -> ExitCode {
         Err(e) => return fail(EXIT_USAGE, &e),
     };
     let has_tokens = settings.config.acl.enabled && (mode == Mode::Serve || settings.given.acl);
-    if let Err(e) = settings.config.check_exposure(has_tokens) {
+    let config = &settings.config;
+    if let Err(e) = config.check_exposure(has_tokens).and_then(|()| config.check_authority(has_tokens)) {
         return fail(EXIT_USAGE, &e);
     }
     let log = match logging::Log::start(&settings.config.log) {

@@ -299,7 +299,8 @@ async fn serve_parts(
     let (grpc, http) = ports.addrs().map_err(system("cannot read the ports' addresses"))?;
     let dns = ports.dns_addr().map_err(system("cannot read the ports' addresses"))?;
     let Parts { service, registry, manager, controller_manager, regions, audit } = parts;
-    let reloader = Reloader { manager: manager.clone(), audit, tls: ports.tls_files() };
+    let reloader =
+        Reloader { manager: manager.clone(), audit, tls: ports.tls_files(), authority: ports.authority_files() };
 
     let socket = open_socket(config).await;
     let path = socket.as_ref().map(|(path, _)| path.clone());

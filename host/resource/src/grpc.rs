@@ -48,6 +48,8 @@ pub use discovery::{
     conduit::proxy::destination::destination_client::DestinationClient as ConduitDestinationClient,
     io::linkerd::proxy as linkerd,
     io::linkerd::proxy::destination::destination_client::DestinationClient as LinkerdDestinationClient,
+    io::linkerd::proxy::identity::identity_client::IdentityClient,
+    io::linkerd::proxy::inbound::inbound_server_policies_client::InboundServerPoliciesClient,
 };
 pub use mortise::{
     auth_service_client::AuthServiceClient, change_service_client::ChangeServiceClient,

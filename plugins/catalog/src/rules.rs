@@ -7,6 +7,7 @@ use mortise_plugin::{Diagnostics, Path, Typed, field, name};
 use crate::proto::catalog::v1::{Protocol, Selector, Service, ServicePort, Workload};
 
 mod checks;
+mod inbound;
 
 /// Most ports of a service and of a workload.
 const MAX_PORTS: usize = 64;
@@ -107,6 +108,12 @@ pub(crate) enum RuleError {
     Path(String),
     #[error("a scheme is http or https, got {0}")]
     Scheme(String),
+    #[error("a network is an address with a prefix length, such as 10.0.0.0/8, and no further bits; got {0}")]
+    Network(String),
+    #[error("mesh_only is any identity, so it has no list of them; remove one of the two")]
+    AnyIdentity,
+    #[error("port 4191 is that of the proxy's metrics and probes, which is open to everyone; remove the permission")]
+    AdminPort,
 }
 
 /// Checks a Service, defaults filled in.
@@ -133,6 +140,7 @@ pub(crate) fn workload(workload: &Typed<Workload>, _: Option<&Typed<Workload>>, 
     findings.note(text(&data.zone, ZONE), || field("zone"));
     findings.note(identity(&data.identity), || field("identity"));
     findings.note(server_name(data), || field("server_name"));
+    inbound::check(data, &mut findings);
     let checks = field("checks");
     if findings.bound(data.checks.len(), MAX_CHECKS, &checks) {
         let mut names = Seen::default();

@@ -11,8 +11,8 @@ use mortise_plugin::{
 
 use super::{PLUGIN, SERVICE, WORKLOAD};
 use crate::proto::catalog::v1::{
-    CheckTls, GrpcCheck, HealthCheck, HttpCheck, HttpStatusRange, Protocol, Selector, Service, ServicePort, TcpCheck,
-    Workload, WorkloadAddress, WorkloadPort, health_check::Check,
+    CheckTls, GrpcCheck, HealthCheck, HttpCheck, HttpStatusRange, InboundRule, Protocol, Selector, Service,
+    ServicePort, TcpCheck, Workload, WorkloadAddress, WorkloadPort, health_check::Check,
 };
 
 fn said<M: Data>(of: Kind<M>, url: &str, data: &M) -> Vec<String> {
@@ -311,4 +311,40 @@ fn the_manifest_says_all_of_it() {
     let validated = manifest.types.iter().map(|of| of.hooks.is_some_and(|hooks| hooks.validate)).collect::<Vec<_>>();
     assert_eq!(validated, [true, true, false, false], "thousands of endpoints are more than a hook has fuel for");
     assert!(manifest.types.iter().all(|of| of.permissions.is_some()));
+}
+
+#[test]
+fn faults_of_inbound_permissions_say_where_they_are() {
+    let rule = |port: &str, networks: &[&str], identities: &[&str]| InboundRule {
+        port: port.to_owned(),
+        networks: networks.iter().map(|one| (*one).to_owned()).collect(),
+        mesh_only: false,
+        identities: identities.iter().map(|one| (*one).to_owned()).collect(),
+    };
+    let inbound = |rules: Vec<InboundRule>| {
+        workload(&with(|data| {
+            data.ports = vec![offers("http", 8080), offers("admin", 4191)];
+            data.inbound = rules;
+        }))
+    };
+    let good = vec![
+        rule("", &["10.0.0.0/8", "192.0.2.1", "::/0", "2001:db8::/32", "0.0.0.0/0", "2001:db8::1/128"], &[]),
+        rule("http", &[], &["web.mesh.example", "*.mesh.example", "spiffe://mesh.example/web"]),
+        InboundRule { mesh_only: true, ..rule("8080", &[], &[]) },
+    ];
+    assert_eq!(inbound(good), [""; 0]);
+    let networks = ["10.0.0.1/8", "10.0.0.0/33", "::1/127", "a", "10.0.0.0/+8", "10.0.0.0/08", "", "::/0", "::/0"];
+    let places = [0, 1, 2, 3, 4, 5, 6, 8].map(|index| format!("data.inbound[0].networks[{index}]"));
+    assert_eq!(inbound(vec![rule("", &networks, &[])]), places);
+    let identities = ["", "*", "*.", "*.*.a", "Web.example", "192.0.2.1", "a.b", "a.b", "spiffe://a"];
+    let places = [0, 1, 2, 3, 4, 5, 7].map(|index| format!("data.inbound[0].identities[{index}]"));
+    assert_eq!(inbound(vec![rule("", &[], &identities)]), places);
+    let ports = ["https", "8081", "0", "4191", "admin", "http"].map(|port| rule(port, &[], &[])).to_vec();
+    assert_eq!(inbound(ports), [0, 1, 2, 3, 4].map(|index| format!("data.inbound[{index}].port")));
+    let both = InboundRule { mesh_only: true, ..rule("", &[], &["web.example"]) };
+    assert_eq!(inbound(vec![both]), ["data.inbound[0].mesh_only"]);
+    let many: Vec<String> = (0..65).map(|number| format!("a{number}.b")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(inbound(vec![rule("", &[], &many)]), ["data.inbound[0].identities"]);
+    assert_eq!(inbound(vec![rule("", &[], &[]); 65]), ["data.inbound"]);
 }

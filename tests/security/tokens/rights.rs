@@ -131,6 +131,10 @@ async fn ask(
         may(client.write(pb::WriteRequest { resource: Some(record) }).await),
     ));
     let mut server = ServerServiceClient::new(channel.clone());
+    let identity = pb::Id { name: "web.mesh.example".into(), ..pb::Id::default() };
+    let request = data::CanIRequest { verb: "certify".into(), id: Some(identity), ..data::CanIRequest::default() };
+    let certified = AuthServiceClient::new(channel.clone()).can_i(request).await;
+    rows.push(("certificates: get one for an identity", certified.is_ok_and(|answer| answer.into_inner().allowed)));
     rows.push(("backups: take one", may(server.backup(data::BackupRequest::default()).await)));
     rows.push(("audit: its state (`mortise status`)", may(server.status(data::ServerStatusRequest {}).await)));
     rows

@@ -55,14 +55,16 @@ impl AuthService for AuthApi {
         let data::CanIRequest { verb, id, as_token, as_policies } = request.into_inner();
         let span = span("auth.CanI", id.as_ref());
         answer(span, async {
+            let is_certify = verb == "certify";
             let verb = match verb.as_str() {
-                "read" => Verb::Read,
+                "read" | "certify" => Verb::Read,
                 "list" | "watch" => Verb::List,
                 "write" => Verb::Write,
                 "delete" => Verb::Delete,
                 "escalate" => Verb::Escalate,
                 _ => {
-                    let text = format!("verb invalid: {verb:?}; use read, list, watch, write, delete or escalate");
+                    let text =
+                        format!("verb invalid: {verb:?}; use read, list, watch, write, delete, escalate or certify");
                     return Err(Error::invalid(text));
                 }
             };
@@ -78,7 +80,14 @@ impl AuthService for AuthApi {
                 (true, false) => Asked::Policies(as_policies),
                 (false, false) => return Err(Error::invalid("as_token and as_policies exclude each other; set one")),
             };
-            Ok(match Box::pin(self.0.check_allowed(&caller, asked, verb, id)).await? {
+            let allowed = match is_certify {
+                true => {
+                    let identity = id.unwrap_or_default().name;
+                    Box::pin(self.0.check_certificate(&caller, asked, &identity)).await?
+                }
+                false => Box::pin(self.0.check_allowed(&caller, asked, verb, id)).await?,
+            };
+            Ok(match allowed {
                 Ok(()) => data::CanIResponse { allowed: true, reason: String::new() },
                 Err(refused) => data::CanIResponse { allowed: false, reason: refused.message },
             })

@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream, stream::BoxStream};
 use tokio::sync::watch as signal;
 use tonic::{Request, Response, Status};
 
-use super::services::{ServedService, served};
+use super::services::{OptionalServices, ServedService, served};
 use crate::{
     call::truncate,
     health::{
@@ -46,17 +46,17 @@ const SERVER: ServedService = ServedService::whole_server();
 /// The health service.
 pub(crate) struct Health {
     health: signal::Receiver<ServerHealth>,
-    has_discovery: bool,
+    parts: OptionalServices,
 }
 
 impl Health {
-    /// Makes the service of a server with or without service discovery.
-    pub(crate) fn new(health: signal::Receiver<ServerHealth>, has_discovery: bool) -> Self {
-        Self { health, has_discovery }
+    /// Makes the service of a server with these parts.
+    pub(crate) fn new(health: signal::Receiver<ServerHealth>, parts: OptionalServices) -> Self {
+        Self { health, parts }
     }
 
     fn all(&self) -> impl Iterator<Item = ServedService> {
-        std::iter::once(SERVER).chain(served(self.has_discovery))
+        std::iter::once(SERVER).chain(served(self.parts))
     }
 
     fn find(&self, name: &str) -> Option<ServedService> {
@@ -127,6 +127,7 @@ mod tests {
     const RESOURCES: &str = "hashicorp.consul.resource.ResourceService";
     const TYPES: &str = "mortise.v1.TypeService";
     const DISCOVERY: &str = "conduit.proxy.destination.Destination";
+    const ALL: OptionalServices = OptionalServices { discovery: true, identity: true };
 
     fn asked(service: &str) -> Request<HealthCheckRequest> {
         Request::new(HealthCheckRequest { service: service.to_owned() })
@@ -141,7 +142,7 @@ mod tests {
         let (store, followed) = signal::channel(StoreHealth::default());
         let (audit, recorded) = signal::channel(None);
         let sender = serving();
-        let health = Health::new(sender.subscribe(), true);
+        let health = Health::new(sender.subscribe(), ALL);
         let following = tokio::spawn(follow(sender, WriteHealth::testing(followed, Some(recorded))));
         let serves = async |service: &str| {
             health.check(asked(service)).await.unwrap().into_inner().status() == ServingStatus::Serving
@@ -164,7 +165,7 @@ mod tests {
         until(true).await;
         store.send_modify(|health| health.poisoned = Some("sync".into()));
         until(false).await;
-        for service in served(true) {
+        for service in served(ALL) {
             assert_eq!(serves(service.name).await, !service.writes, "{}", service.name);
         }
         assert!(!serves(RESOURCES).await && serves(TYPES).await && serves("mortise.v1.ServerService").await);
@@ -174,12 +175,15 @@ mod tests {
 
     #[tokio::test]
     async fn check_list_and_watch_know_the_same_services() {
-        for has_discovery in [false, true] {
+        for (discovery, identity) in [(false, false), (true, false), (false, true), (true, true)] {
             let sender = serving();
-            let health = Health::new(sender.subscribe(), has_discovery);
+            let parts = OptionalServices { discovery, identity };
+            let health = Health::new(sender.subscribe(), parts);
             let listed = health.list(Request::new(HealthListRequest {})).await.unwrap().into_inner().statuses;
-            assert_eq!(listed.len(), 1 + served(has_discovery).count());
-            assert_eq!(listed.contains_key(DISCOVERY), has_discovery);
+            assert_eq!(listed.len(), 1 + served(parts).count());
+            assert_eq!(listed.contains_key(DISCOVERY), discovery);
+            assert_eq!(listed.contains_key("io.linkerd.proxy.inbound.InboundServerPolicies"), discovery);
+            assert_eq!(listed.contains_key("io.linkerd.proxy.identity.Identity"), identity);
             for (name, status) in &listed {
                 assert_eq!(health.check(asked(name)).await.unwrap().into_inner(), *status, "{name}");
                 let mut watch = health.watch(asked(name)).await.unwrap().into_inner();
@@ -194,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn a_watch_of_an_unknown_service_shows_that_and_ends_with_the_server() {
         let sender = serving();
-        let health = Health::new(sender.subscribe(), false);
+        let health = Health::new(sender.subscribe(), ALL);
         let mut unknown = health.watch(asked("nothing.v1.Nothing")).await.unwrap().into_inner();
         let mut known = health.watch(asked("")).await.unwrap().into_inner();
         assert_eq!(unknown.next().await.unwrap().unwrap().status(), ServingStatus::ServiceUnknown);

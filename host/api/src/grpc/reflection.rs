@@ -14,7 +14,10 @@ use mortise_service::registry::Registry;
 use prost_reflect::{DescriptorPool, FileDescriptor, ServiceDescriptor};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{imports::with_imports, services::served};
+use super::{
+    imports::with_imports,
+    services::{OptionalServices, served},
+};
 
 /// The sources of reflection.
 #[derive(Clone)]
@@ -22,11 +25,11 @@ pub(crate) struct Reflection {
     registry: Arc<ArcSwap<Registry>>,
     /// Signals the stop of the server, which ends every stream.
     service: ResourceService,
-    /// Health, reflection itself, and the destination API if it is served.
+    /// Health, reflection itself, and the APIs of proxies as far as they are served.
     own: DescriptorPool,
     /// The details of errors.
     details: DescriptorPool,
-    has_discovery: bool,
+    parts: OptionalServices,
 }
 
 /// Descriptors of health.
@@ -39,7 +42,7 @@ impl Reflection {
     pub(crate) fn new(
         registry: Arc<ArcSwap<Registry>>,
         service: ResourceService,
-        has_discovery: bool,
+        parts: OptionalServices,
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let mut own = DescriptorPool::new();
         for set in [
@@ -49,7 +52,7 @@ impl Reflection {
         ] {
             own.decode_file_descriptor_set(set)?;
         }
-        if has_discovery {
+        if parts.discovery || parts.identity {
             own.decode_file_descriptor_set(DISCOVERY_DESCRIPTORS)?;
         }
         let without_folder = DescriptorPool::decode(tonic_types::pb::FILE_DESCRIPTOR_SET)?;
@@ -60,7 +63,7 @@ impl Reflection {
             }
             file
         }))?;
-        Ok(Self { registry, service, own, details, has_discovery })
+        Ok(Self { registry, service, own, details, parts })
     }
 
     /// Full names of all methods of this server, such as `hashicorp.consul.resource.ResourceService/Write`.
@@ -75,7 +78,7 @@ impl Reflection {
     /// All services of this server, by name.
     fn services(&self) -> impl Iterator<Item = ServiceDescriptor> {
         let registry = self.registry.load_full();
-        served(self.has_discovery)
+        served(self.parts)
             .filter_map(move |one| self.pools(&registry).find_map(|pool| pool.get_service_by_name(one.name)))
     }
 

@@ -7,18 +7,40 @@ pub(crate) struct ServedService {
     pub(crate) name: &'static str,
     /// Whether the service writes to the store, and so does not serve while the store cannot be written.
     pub(crate) writes: bool,
-    /// Whether the service is part of service discovery, which a server may leave out.
-    is_discovery: bool,
+    /// The part of the server that the service belongs to.
+    part: ServedPart,
+}
+
+/// A part of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServedPart {
+    /// Every server has it.
+    Core,
+    /// Service discovery.
+    Discovery,
+    /// The authority for identities.
+    Identity,
+}
+
+/// The parts that a server may leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OptionalServices {
+    /// Whether service discovery is served.
+    pub(crate) discovery: bool,
+    /// Whether the authority for identities is served.
+    pub(crate) identity: bool,
 }
 
 /// Every service, by name.
-const SERVICES: [ServedService; 17] = [
+const SERVICES: [ServedService; 19] = [
     discovery("conduit.proxy.destination.Destination"),
     reads("grpc.health.v1.Health"),
     reads("grpc.reflection.v1.ServerReflection"),
     reads("grpc.reflection.v1alpha.ServerReflection"),
     writes("hashicorp.consul.resource.ResourceService"),
     discovery("io.linkerd.proxy.destination.Destination"),
+    ServedService { name: "io.linkerd.proxy.identity.Identity", writes: false, part: ServedPart::Identity },
+    discovery("io.linkerd.proxy.inbound.InboundServerPolicies"),
     reads("mortise.v1.AuthService"),
     writes("mortise.v1.ChangeService"),
     reads("mortise.v1.ControllerService"),
@@ -34,15 +56,15 @@ const SERVICES: [ServedService; 17] = [
 ];
 
 const fn reads(name: &'static str) -> ServedService {
-    ServedService { name, writes: false, is_discovery: false }
+    ServedService { name, writes: false, part: ServedPart::Core }
 }
 
 const fn writes(name: &'static str) -> ServedService {
-    ServedService { name, writes: true, is_discovery: false }
+    ServedService { name, writes: true, part: ServedPart::Core }
 }
 
 const fn discovery(name: &'static str) -> ServedService {
-    ServedService { name, writes: false, is_discovery: true }
+    ServedService { name, writes: false, part: ServedPart::Discovery }
 }
 
 impl ServedService {
@@ -52,7 +74,11 @@ impl ServedService {
     }
 }
 
-/// Returns the services of a server with or without service discovery.
-pub(crate) fn served(has_discovery: bool) -> impl Iterator<Item = ServedService> + Clone {
-    SERVICES.into_iter().filter(move |service| has_discovery || !service.is_discovery)
+/// Returns the services of a server with these parts.
+pub(crate) fn served(parts: OptionalServices) -> impl Iterator<Item = ServedService> + Clone {
+    SERVICES.into_iter().filter(move |service| match service.part {
+        ServedPart::Core => true,
+        ServedPart::Discovery => parts.discovery,
+        ServedPart::Identity => parts.identity,
+    })
 }

@@ -18,10 +18,10 @@ pub(crate) struct Tls {
 
 /// The last reading of the files.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LastRead {
+pub(crate) struct LastRead {
     /// Stamps of the files from before.
-    pub(super) stamps: Stamps,
-    pub(super) refused: bool,
+    pub(crate) stamps: Stamps,
+    pub(crate) refused: bool,
 }
 
 impl Tls {
@@ -47,6 +47,11 @@ impl Tls {
             Protocol::Grpc => configs.grpc.clone(),
             Protocol::Http => configs.http.clone(),
         }
+    }
+
+    /// Whether the server's certificate has just this host name, in lower case, and not only a star for it.
+    pub(crate) fn is_named(&self, host: &str) -> bool {
+        self.configs.load().certificate.dns_names.iter().any(|name| name.to_ascii_lowercase() == host)
     }
 
     /// Whether the server's certificate has this host name, in lower case.

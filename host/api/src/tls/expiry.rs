@@ -14,13 +14,13 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Checks certificates now and then.
 #[derive(Default)]
-pub(super) struct ExpiryMonitor {
+pub(crate) struct ExpiryMonitor {
     warned: Option<Instant>,
 }
 
 impl ExpiryMonitor {
     /// Sets the metric of each file, and warns once a day about certificates that expire soon.
-    pub(super) fn check(&mut self, certificates: &[(&'static str, Certificate)]) {
+    pub(crate) fn check(&mut self, certificates: &[(&'static str, Certificate)]) {
         let now = Timestamp::now();
         for (setting, certificate) in certificates {
             let gauge = metrics::gauge!("mortise_tls_certificate_expiry_seconds", "setting" => *setting);
@@ -74,6 +74,8 @@ mod tests {
             not_before: 0,
             not_after: 100 * 86_400,
             is_ca: false,
+            constrains_names: false,
+            path_length: None,
         };
         let warning_at = |seconds| warning("tls.cert_file", &certificate, Timestamp::from_second(seconds).unwrap());
         assert_eq!(warning_at(70 * 86_400), None);

@@ -39,7 +39,13 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{current::Tls, handshake::Protocol};
+pub(crate) use self::{
+    current::{LastRead, Tls},
+    expiry::ExpiryMonitor,
+    handshake::Protocol,
+    reload::FileState,
+    stamps::Stamps,
+};
 pub use self::{
     error::TlsError,
     reload::{TlsFiles, TlsReload},

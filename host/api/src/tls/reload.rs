@@ -44,7 +44,7 @@ impl TlsFiles {
 
 /// The state of the watched files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FileState {
+pub(crate) enum FileState {
     /// Unchanged since they were last read.
     Judged(Stamps),
     /// Changed since they were last read; `seen` is their state at the last check.
@@ -53,7 +53,7 @@ enum FileState {
 
 impl FileState {
     /// The state after a check, and whether the files have to be read now.
-    fn next(self, now: Stamps) -> (Self, bool) {
+    pub(crate) fn next(self, now: Stamps) -> (Self, bool) {
         match self {
             Self::Judged(judged) | Self::Changed { judged, .. } if judged == now => (Self::Judged(judged), false),
             Self::Changed { seen, .. } if seen == now => (Self::Judged(now), true),

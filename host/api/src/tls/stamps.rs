@@ -1,7 +1,11 @@
 //! Detects changes of files by `stat`. Links are followed: certbot and Kubernetes put new files in place by switching a
 //! link.
 
-use std::{fs::Metadata, os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    fs::Metadata,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 use super::TlsOptions;
 
@@ -10,12 +14,16 @@ type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
 /// Stamps of certificate, key and client authorities; `None` for a file that is absent or not configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamps([Option<Stamp>; 3]);
+pub(crate) struct Stamps([Option<Stamp>; 3]);
 
 impl Stamps {
     /// Reads the stamps. Blocks.
     pub(super) fn of(options: &TlsOptions) -> Self {
-        let files = [Some(&options.cert_file), Some(&options.key_file), options.client_ca_file.as_ref()];
+        Self::of_files([Some(&options.cert_file), Some(&options.key_file), options.client_ca_file.as_ref()])
+    }
+
+    /// Reads the stamps of files. Blocks.
+    pub(crate) fn of_files(files: [Option<&PathBuf>; 3]) -> Self {
         Self(files.map(|file| file.and_then(|file| stamp(file))))
     }
 

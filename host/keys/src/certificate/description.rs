@@ -42,6 +42,10 @@ pub struct Certificate {
     pub not_after: i64,
     /// Whether the certificate may issue others.
     pub is_ca: bool,
+    /// Whether the certificate constrains the names of those that it issues.
+    pub constrains_names: bool,
+    /// Most authorities between the certificate and a leaf; `None` for any number.
+    pub path_length: Option<u32>,
 }
 
 /// The validity of a certificate at some time.
@@ -98,6 +102,12 @@ impl Certificate {
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
             is_ca: certificate.is_ca(),
+            // A broken extension may constrain names.
+            constrains_names: !matches!(certificate.name_constraints(), Ok(None)),
+            path_length: match certificate.basic_constraints() {
+                Ok(Some(constraints)) => constraints.value.path_len_constraint,
+                Ok(None) | Err(_) => None,
+            },
         })
     }
 

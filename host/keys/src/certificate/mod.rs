@@ -1,8 +1,8 @@
 //! X.509 certificates and their keys: reads PEM files ([`read_certificates`], [`read_key`]) and the claims of a
-//! certificate ([`Certificate`]).
+//! certificate ([`Certificate`]). Checks requests for certificates ([`check_request`]).
 //!
 //! # Contract
-//! Nothing is verified here: a [`Certificate`] repeats the claims of its bytes. rustls has to check the signature of a
+//! No certificate is verified here: a [`Certificate`] repeats the claims of its bytes. rustls has to check the signature of a
 //! trusted authority before these claims count.
 //!
 //! # Cost and limits
@@ -11,8 +11,11 @@
 
 mod description;
 mod pem_file;
+mod request;
 
 pub use description::{Certificate, MalformedCertificate, Validity};
 pub use pem_file::{MAX_FILE_BYTES, PemFileError, read_certificates, read_key};
+
+pub use request::{MAX_REQUEST_BYTES, RequestError, check_request};
 
 pub use rustls_pki_types::{CertificateDer, PrivateKeyDer};

@@ -45,6 +45,11 @@ pub(crate) enum SettingError {
     #[error("{given} has no effect without {missing}; set both, or neither")]
     TlsAlone { given: &'static str, missing: &'static str },
     #[error(
+        "identity.cert_file needs tokens (acl.enabled), or every caller would get a certificate for every identity; set \
+         acl.enabled = true, or leave identity.cert_file out"
+    )]
+    AuthorityWithoutTokens,
+    #[error(
         "{key} = {addr} is reachable from other machines, and lacks {missing}; set them up (docs/security.md), listen on \
          loopback, or allow it: --insecure, allow_insecure = true"
     )]

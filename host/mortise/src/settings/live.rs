@@ -55,6 +55,7 @@ impl LiveSettings {
         let settings = plugin::read(&next.plugin).map_err(|e| fault(e.into()))?;
         if self.mode == Mode::Serve {
             next.check_exposure(next.acl.enabled).map_err(|e| fault(e.into()))?;
+            next.check_authority(next.acl.enabled).map_err(|e| fault(e.into()))?;
         }
         let now = by_key(&next).map_err(|e| fault(e.into()))?;
         self.log.set_level(&next.log.level).map_err(|e| fault(e.into()))?;

@@ -4,10 +4,11 @@ use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use mortise_acl::Access;
-use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, ServerOptions, TlsOptions};
+use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, IdentityOptions, ServerOptions, TlsOptions};
 use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, threshold};
 use mortise_plugin_manager::controllers::Quota;
@@ -46,6 +47,7 @@ pub(crate) fn server(config: &Config, dns_optional: bool) -> ServerOptions {
         answer_bytes: config.grpc.outbound_buffer_bytes.to_usize(),
         upload_timeout: config.grpc.upload_timeout_ms.into(),
         destination: destination(config),
+        identity: identity(config),
         http: http(config),
         tls: tls(config),
         dns: dns(config, dns_optional),
@@ -63,6 +65,19 @@ fn tls(config: &Config) -> Option<TlsOptions> {
         client_certs: tls.client_certs,
         handshake: test.tls_handshake_ms.map_or(TlsOptions::HANDSHAKE_TIMEOUT, Into::into),
         rescan: test.tls_rescan_ms.map_or(TlsOptions::RESCAN_INTERVAL, Into::into),
+    })
+}
+
+/// The authority for identities, if it has a certificate.
+fn identity(config: &Config) -> Option<IdentityOptions> {
+    let identity = &config.identity;
+    (!identity.cert_file.as_os_str().is_empty()).then(|| IdentityOptions {
+        cert_file: identity.cert_file.clone(),
+        key_file: identity.key_file.clone(),
+        trust_domain: identity.trust_domain.clone(),
+        lifetime: Duration::from_secs(identity.lifetime_s.0),
+        clock_allowance: Duration::from_secs(identity.clock_allowance_s.0),
+        rescan: config.test_limits.tls_rescan_ms.map_or(TlsOptions::RESCAN_INTERVAL, Into::into),
     })
 }
 

@@ -7,7 +7,7 @@ use mortise_api::ClientCerts;
 use super::{
     error::SettingError,
     plugin, region,
-    table::{Config, Plugins, Tls},
+    table::{Config, Identity, Plugins, Tls},
 };
 use crate::bundled;
 
@@ -20,21 +20,15 @@ impl Config {
         }
         self.plugins.check_trust()?;
         self.tls.check()?;
+        self.identity.check()?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         if let Some(wrong) = self.http.allowed_hosts.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
             return Err(SettingError::NotAHostName { text: wrong.clone() });
         }
-        let is_label = |label: &str| {
-            let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-            (1..=63).contains(&label.len())
-                && label.bytes().all(is_part)
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
         let (zone, short) = (&self.destination.zone, &self.dns.short_zone);
         for (key, zone) in [("destination.zone", zone), ("dns.short_zone", short)] {
             let is_none = key == "dns.short_zone" && zone.is_empty();
-            if !is_none && (zone.len() > 200 || !zone.split('.').all(is_label)) {
+            if !is_none && !is_zone(zone) {
                 return Err(SettingError::NotAZone { key, text: zone.clone() });
             }
         }
@@ -45,6 +39,29 @@ impl Config {
         self.log.filter()?;
         plugin::read(&self.plugin)?;
         Ok(())
+    }
+}
+
+/// Whether a text is a DNS name in lower case that has room for labels in front.
+fn is_zone(zone: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        (1..=63).contains(&label.len())
+            && label.bytes().all(is_part)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    zone.len() <= 200 && zone.split('.').all(is_label)
+}
+
+impl Config {
+    /// Refuses an authority for identities without tokens: it would certify every name for everyone. `has_tokens` is
+    /// `acl.enabled`, which `mortise dev` takes only from a given setting.
+    pub(crate) fn check_authority(&self, has_tokens: bool) -> Result<(), SettingError> {
+        match self.identity.cert_file.as_os_str().is_empty() || has_tokens {
+            true => Ok(()),
+            false => Err(SettingError::AuthorityWithoutTokens),
+        }
     }
 }
 
@@ -75,6 +92,22 @@ impl Plugins {
         match self.require_signed && self.trusted_keys.is_empty() {
             true => Err(SettingError::NoTrustedKeys),
             false => Ok(()),
+        }
+    }
+}
+
+impl Identity {
+    fn check(&self) -> Result<(), SettingError> {
+        let given = |path: &Path| !path.as_os_str().is_empty();
+        let alone = |given, missing| Err(SettingError::TlsAlone { given, missing });
+        match (given(&self.cert_file), given(&self.key_file), self.trust_domain.is_empty()) {
+            (true, false, _) => alone("identity.cert_file", "identity.key_file"),
+            (false, true, _) => alone("identity.key_file", "identity.cert_file"),
+            (true, true, true) => alone("identity.cert_file", "identity.trust_domain"),
+            (_, _, false) if !is_zone(&self.trust_domain) => {
+                Err(SettingError::NotAZone { key: "identity.trust_domain", text: self.trust_domain.clone() })
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -52,6 +52,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Grpc::SECTION,
     Http::SECTION,
     Tls::SECTION,
+    Identity::SECTION,
     Region::SECTION,
     Destination::SECTION,
     Dns::SECTION,
@@ -101,6 +102,7 @@ section! {
         grpc: Grpc,
         http: Http,
         tls: Tls,
+        identity: Identity,
         region: Region,
         destination: Destination,
         dns: Dns,
@@ -323,6 +325,26 @@ section! {
         client_ca_file: PathBuf = PathBuf::new();
         /// Need for a client certificate: "optional", or "required" for a connection.
         client_certs: ClientCerts = ClientCerts::Optional;
+    }
+}
+
+section! {
+    /// The authority for identities of workloads on the gRPC port: short-lived certificates for Linkerd's proxies
+    /// (docs/linkerd.md). `mortise tls init --mesh DOMAIN` makes its files. Changed files are read again within seconds;
+    /// faults in them go to the log and change nothing. A caller needs `identity:write` on the identity, so the authority
+    /// needs acl.enabled.
+    struct Identity in "identity" {
+        /// The authority's certificate (PEM), followed by those of its issuers up to the trust anchor. Empty: no
+        /// authority.
+        cert_file: PathBuf = PathBuf::new();
+        /// The key (PEM, PKCS#8) of the authority's certificate, without a password.
+        key_file: PathBuf = PathBuf::new();
+        /// The domain of all identities: DNS names below it, and SPIFFE IDs in it.
+        trust_domain: String = String::new();
+        /// Validity of a certificate. Proxies get a new one after seven tenths of it.
+        lifetime_s: Seconds = Seconds(24 * 60 * 60), Range::seconds(10, 31 * 24 * 60 * 60);
+        /// Time before now at which certificates begin to be valid, for machines with slow clocks.
+        clock_allowance_s: Seconds = Seconds(60), Range::seconds(0, 60 * 60);
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) enum Method {
     GetTree,
     PlanDelete,
     SetBlockDeletion,
+    Certify,
 }
 
 impl Method {
@@ -74,6 +75,7 @@ impl Method {
             Self::GetTree => "GetTree",
             Self::PlanDelete => "PlanDelete",
             Self::SetBlockDeletion => "SetBlockDeletion",
+            Self::Certify => "Certify",
         }
     }
 
@@ -85,7 +87,8 @@ impl Method {
             | Self::Move
             | Self::Import
             | Self::Update
-            | Self::SetBlockDeletion => Category::Write,
+            | Self::SetBlockDeletion
+            | Self::Certify => Category::Write,
             _ => Category::Read,
         }
     }
@@ -111,6 +114,8 @@ struct Entry {
     name_prefix: String,
     /// Generations before and after the call; empty if the resource did not exist.
     generations: [String; 2],
+    /// Serial number of the certificate that the call issued.
+    serial: String,
 }
 
 impl Call {
@@ -122,7 +127,9 @@ impl Call {
         core.rates.check(method.category(), caller_number(core, &*caller.authorizer))?;
         let changes = method.category() == Category::Write;
         let call = Self::begin_unrated(core, &caller.authorizer, caller.origin.as_ref(), method.name().into(), changes);
-        let stranger = (!caller.authorizer.has_permissions()).then(|| caller.authorizer.clone());
+        // Certificates have no types.
+        let is_stranger = method != Method::Certify && !caller.authorizer.has_permissions();
+        let stranger = is_stranger.then(|| caller.authorizer.clone());
         Ok(Self { stranger, ..call.await? })
     }
 
@@ -154,6 +161,7 @@ impl Call {
             id: pb::Id::default(),
             name_prefix: String::new(),
             generations: Default::default(),
+            serial: String::new(),
         }));
         Ok(Self { entry, stranger: None })
     }
@@ -187,6 +195,13 @@ impl Call {
         self.about(id);
         if let Some(entry) = &mut self.entry {
             entry.generations = [before.to_owned(), after.to_owned()];
+        }
+    }
+
+    /// Sets the serial number of the certificate that the call issued.
+    pub fn issued(&mut self, serial: &str) {
+        if let Some(entry) = &mut self.entry {
+            serial.clone_into(&mut entry.serial);
         }
     }
 
@@ -276,6 +291,7 @@ impl Entry {
             code,
             old_generation,
             new_generation,
+            serial: &self.serial,
         });
     }
 }

@@ -59,7 +59,7 @@ impl ResourceService {
     }
 
     /// Makes the caller that a question is about.
-    async fn caller_for(&self, caller: &Caller, asked: Asked) -> Result<Caller, Error> {
+    pub(super) async fn caller_for(&self, caller: &Caller, asked: Asked) -> Result<Caller, Error> {
         let read = async |kind: Gvk, name: &str| {
             let id = pb::Id { name: name.to_owned(), r#type: Some(kind.to_pb()), ..pb::Id::default() };
             let read = read_checked(&self.core, caller, pb::ReadRequest { id: Some(id) }).await;

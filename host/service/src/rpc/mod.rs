@@ -6,6 +6,7 @@
 
 mod batch_get;
 mod can;
+mod certify;
 mod change;
 mod delete;
 mod functions;
@@ -20,6 +21,7 @@ mod write;
 mod write_status;
 
 pub use can::Asked;
+pub use certify::Certification;
 pub use delete::Deleted;
 pub use list::ListQuery;
 pub use write::Written;

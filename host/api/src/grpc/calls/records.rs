@@ -12,8 +12,10 @@ use tower::Service;
 use super::super::status::status;
 use crate::authenticate::REQUEST_ID_HEADER;
 
-/// Services without records here: the resource service makes its own, and orchestrators ask for health all the time.
-const SELF_RECORDING_SERVICES: [&str; 2] = ["/hashicorp.consul.resource.ResourceService/", "/grpc.health.v1.Health/"];
+/// Services without records here: the resource service and the identity service make their own, and orchestrators ask
+/// for health all the time.
+const SELF_RECORDING_SERVICES: [&str; 3] =
+    ["/hashicorp.consul.resource.ResourceService/", "/io.linkerd.proxy.identity.Identity/", "/grpc.health.v1.Health/"];
 
 /// Whether calls of a path are recorded here.
 pub(super) fn is_recorded(path: &str) -> bool {

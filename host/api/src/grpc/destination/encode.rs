@@ -99,14 +99,19 @@ fn tls_identity(name: TlsName<'_>) -> TlsIdentity {
 }
 
 pub(super) fn tcp_address(addr: SocketAddr) -> net::TcpAddress {
-    let ip = match addr.ip() {
+    net::TcpAddress { ip: Some(ip_address(addr.ip())), port: addr.port().into() }
+}
+
+/// An address without a port.
+pub(in crate::grpc) fn ip_address(ip: IpAddr) -> net::IpAddress {
+    let ip = match ip {
         IpAddr::V4(ip) => net::ip_address::Ip::Ipv4(ip.to_bits()),
         IpAddr::V6(ip) => {
             let bits = ip.to_bits();
             net::ip_address::Ip::Ipv6(net::IPv6 { first: (bits >> 64) as u64, last: bits as u64 })
         }
     };
-    net::TcpAddress { ip: Some(net::IpAddress { ip: Some(ip) }), port: addr.port().into() }
+    net::IpAddress { ip: Some(ip) }
 }
 
 /// The labels of a whole service, encoded as fields of a WeightedAddrSet.

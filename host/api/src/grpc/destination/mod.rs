@@ -50,7 +50,7 @@ use self::{
     authority::{Target, authority, target},
     encode::Dialect,
     hub::Hub,
-    stream::{Content, OpenStream, StreamPermit},
+    stream::{Content, OpenStream},
 };
 use super::{
     calls::{AnswerBytes, CountsItself},
@@ -60,7 +60,9 @@ use super::{
 };
 use crate::{call::call_span, conduit, linkerd};
 
+pub(in crate::grpc) use encode::ip_address;
 pub use options::DestinationOptions;
+pub(in crate::grpc) use stream::StreamPermit;
 
 /// Largest request, bytes: names have some hundred.
 const MAX_REQUEST_BYTES: usize = 64 << 10;
@@ -118,7 +120,16 @@ impl Destination {
         Ok(OpenStream::new(content, subscription, self.stopped(), place).body())
     }
 
-    fn place(&self) -> Result<StreamPermit, Error> {
+    /// The service behind the API.
+    pub(in crate::grpc) fn resources(&self) -> &ResourceService {
+        &self.0.service
+    }
+
+    /// A place among the streams of proxies.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`.
+    pub(in crate::grpc) fn place(&self) -> Result<StreamPermit, Error> {
         let permit = self.0.streams.clone().try_acquire_owned();
         permit.map(StreamPermit::new).map_err(|_| {
             metrics::counter!("mortise_destination_streams_refused_total").increment(1);
@@ -128,7 +139,7 @@ impl Destination {
         })
     }
 
-    fn stopped(&self) -> BoxFuture<'static, ()> {
+    pub(in crate::grpc) fn stopped(&self) -> BoxFuture<'static, ()> {
         self.0.service.stopped().boxed()
     }
 }

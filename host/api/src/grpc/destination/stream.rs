@@ -142,7 +142,7 @@ impl OpenStream {
 }
 
 /// A place within the limit of streams, counted while it is taken.
-pub(super) struct StreamPermit(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
+pub(in crate::grpc) struct StreamPermit(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
 
 impl StreamPermit {
     pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {

@@ -33,7 +33,8 @@ enum AuthCommand {
     /// Checks whether the caller may do something: exit code 0 for yes, 1 for no, with the reason
     #[command(after_help = crate::commands::after(
         "mortise auth can-i write demo.v2.Artist korn\nmortise auth can-i list artists --namespace '*'\n\
-         mortise auth can-i write artist korn --as ci"
+         mortise auth can-i write artist korn --as ci\n\
+         mortise auth can-i certify web.mesh.example --as web"
     ))]
     CanI(Box<CanI>),
 }
@@ -51,12 +52,13 @@ struct WhoAmI {
 /// Arguments of `auth can-i`.
 #[derive(Debug, Args)]
 struct CanI {
-    /// read, list, watch, write, delete, or escalate: writing a token or policy that grants more than the caller has
+    /// read, list, watch, write, delete, or escalate: writing a token or policy that grants more than the caller has; or
+    /// certify: getting a certificate for an identity
     verb: String,
-    /// The type, as other commands take it
+    /// The type, as other commands take it; for certify, the identity
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// The resource; not needed for list and watch
+    /// The resource; not needed for list, watch and certify
     name: Option<String>,
     /// Asks about the holder of this token, which the caller may read
     #[arg(long = "as", value_name = "ACCESSOR-ID", conflicts_with = "policies")]
@@ -109,11 +111,19 @@ async fn who_am_i(output: AnswerFormat, connect: &Connect) -> Result<Exit, CliEr
 
 impl CanI {
     async fn run(self) -> Result<Exit, CliError> {
-        let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let kind = catalog.find_type(&self.kind)?;
-        let tenancy = Some(self.tenancy.units_for(&kind, &session, &catalog));
-        let name = self.name.unwrap_or_default();
-        let id = pb::Id { name, r#type: Some(kind), tenancy, ..pb::Id::default() };
+        let (session, id) = match self.verb.as_str() {
+            "certify" if self.name.is_some() => {
+                return Err(CliError::usage("certify takes an identity alone").remedy("leave out the last word"));
+            }
+            "certify" => (self.connect.session().await?, pb::Id { name: self.kind, ..pb::Id::default() }),
+            _ => {
+                let (session, catalog) = Catalog::connect(&self.connect).await?;
+                let kind = catalog.find_type(&self.kind)?;
+                let tenancy = Some(self.tenancy.units_for(&kind, &session, &catalog));
+                let name = self.name.unwrap_or_default();
+                (session, pb::Id { name, r#type: Some(kind), tenancy, ..pb::Id::default() })
+            }
+        };
         let as_token = self.as_token.unwrap_or_default();
         let request = CanIRequest { verb: self.verb, id: Some(id), as_token, as_policies: self.policies };
         let answer = session.call("can-i", session.auth().can_i(request)).await?;

@@ -6,27 +6,28 @@
 //! Everything is made before anything is written, and a key is written before its certificate.
 
 use std::{
-    io::Write as _,
     net::IpAddr,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
 use jiff::Timestamp;
-use mortise_durable_fs::{AtomicFile, FsError, make_dir};
 use mortise_keys::certificate::{Certificate, PemFileError, Validity, read_certificates};
 
-use super::issue::{Authority, Pair};
+use super::{
+    files::{NewFile, make_directory},
+    issue::{Authority, Pair},
+};
 use crate::{CliError, Exit, output::ui};
 
 pub(super) const EXAMPLES: &str = "\
 mortise tls init --dir /etc/mortise/tls --host home.example.net --host 192.168.1.2 --client laptop
 mortise tls init --dir /etc/mortise/tls --client phone
+mortise tls init --dir /etc/mortise/tls --mesh mesh.example
 mortise tls init --dir /etc/mortise/tls --force";
 
 /// File names that no client may have.
-const RESERVED: [&str; 2] = ["ca", "server"];
+const RESERVED: [&str; 3] = ["ca", "mesh", "server"];
 
 /// Longest name of a client: the limit of a common name.
 const MAX_NAME: usize = 64;
@@ -45,7 +46,10 @@ pub(super) struct Init {
     /// with a certificate]
     #[arg(long, value_name = "NAME", value_parser = client)]
     client: Vec<String>,
-    /// Days for which the certificates of server and clients are valid
+    /// Makes an authority for identities in this domain, too, whose key the server needs
+    #[arg(long, value_name = "DOMAIN", value_parser = domain)]
+    mesh: Option<String>,
+    /// Days for which the certificates of server, clients and the authority for identities are valid
     #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// Issues existing certificates again; the authority is kept
@@ -62,6 +66,8 @@ enum NameError {
     Client(String),
     #[error("{0:?} is reserved; choose another name")]
     Reserved(String),
+    #[error("{0:?} is not a domain; use a DNS name without a star, such as mesh.example")]
+    Domain(String),
 }
 
 /// Parses a DNS name, possibly with a star as its first label, or an address.
@@ -80,6 +86,14 @@ fn host(text: &str) -> Result<String, NameError> {
     }
 }
 
+/// Parses a DNS name without a star.
+fn domain(text: &str) -> Result<String, NameError> {
+    match host(text) {
+        Ok(name) if !name.contains('*') && name.parse::<IpAddr>().is_err() => Ok(name),
+        _ => Err(NameError::Domain(text.to_owned())),
+    }
+}
+
 fn client(text: &str) -> Result<String, NameError> {
     if RESERVED.contains(&text) {
         return Err(NameError::Reserved(text.to_owned()));
@@ -95,20 +109,6 @@ fn is_client(name: &str) -> bool {
         && !name.starts_with(['.', '-'])
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b))
         && !RESERVED.contains(&name)
-}
-
-/// A file to write.
-struct NewFile {
-    path: PathBuf,
-    text: String,
-    /// Permissions; 0600 for keys.
-    mode: u32,
-}
-
-/// Takes the permission to write from group and others, who could exchange the keys in the directory.
-fn forbid_others_to_write(dir: &Path) -> std::io::Result<()> {
-    let mode = std::fs::metadata(dir)?.permissions().mode();
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode & !0o022))
 }
 
 /// Files of the directory, and those to write.
@@ -133,12 +133,15 @@ impl Init {
         }
         let hosts = plan.hosts(self.host)?;
         plan.pair("server", &format!("for {}", hosts.join(", ")), || authority.server(&hosts, self.days))?;
+        if let Some(domain) = &self.mesh {
+            plan.mesh(domain, &authority, self.days)?;
+        }
         let clients = plan.clients(self.client)?;
         for name in &clients {
             plan.pair(name, &format!("for the client {name:?}"), || authority.client(name, self.days))?;
         }
         plan.write()?;
-        plan.explain(&hosts, clients.first().map_or("client", String::as_str))?;
+        plan.explain(&hosts, clients.first().map_or("client", String::as_str), self.mesh.as_deref())?;
         Ok(Exit::Done)
     }
 }
@@ -186,13 +189,26 @@ impl Plan {
         self.add(name, purpose, pair)
     }
 
+    /// Plans the authority for identities, unless one exists.
+    fn mesh(&mut self, domain: &str, authority: &Authority, days: u32) -> Result<(), CliError> {
+        if !authority.allows_authorities() {
+            let path = self.file("ca", "pem");
+            return Err(CliError::usage(format!(
+                "the authority in {} may not have another one below it, as those of earlier releases",
+                path.display()
+            ))
+            .remedy("--dir DIR makes another one elsewhere, which the clients must then trust"));
+        }
+        self.pair("mesh", &format!("the authority for identities in {domain}"), || authority.mesh(domain, days))
+    }
+
     fn add(&mut self, name: &str, purpose: &str, pair: Pair) -> Result<(), CliError> {
         let described = Certificate::parse_pem(&pair.certificate)
             .map_err(|e| CliError::failed("cannot read the new certificate").caused_by(e))?;
         self.say(name, &format!("written, {purpose}, expires {}", described.expiry()));
         // The key comes first: a server that looks in between waits for the certificate that fits.
-        self.new.push(NewFile { path: self.file(name, "key"), text: pair.key, mode: 0o600 });
-        self.new.push(NewFile { path: self.file(name, "pem"), text: pair.certificate, mode: 0o644 });
+        self.new.push(NewFile { path: self.file(name, "key"), content: pair.key.into_bytes(), mode: 0o600 });
+        self.new.push(NewFile { path: self.file(name, "pem"), content: pair.certificate.into_bytes(), mode: 0o644 });
         Ok(())
     }
 
@@ -264,28 +280,12 @@ impl Plan {
     }
 
     fn write(&self) -> Result<(), CliError> {
-        let missing: Vec<_> = self.dir.ancestors().take_while(|dir| !dir.is_dir()).collect();
-        if !missing.is_empty() {
-            make_dir(&self.dir).map_err(CliError::fs)?;
-        }
-        for dir in missing {
-            forbid_others_to_write(dir).map_err(|e| CliError::file("cannot set the mode of", dir, e))?;
-        }
-        for NewFile { path, text, mode } in &self.new {
-            let write = || {
-                let mut file = AtomicFile::new_beside(path)?;
-                file.write_all(text.as_bytes()).map_err(FsError::with_path(path, "write"))?;
-                let mode = std::fs::Permissions::from_mode(*mode);
-                file.file().set_permissions(mode).map_err(FsError::with_path(path, "write"))?;
-                if self.force { file.replace_durably() } else { file.create_durably() }
-            };
-            write().map_err(CliError::fs)?;
-        }
-        Ok(())
+        make_directory(&self.dir)?;
+        self.new.iter().try_for_each(|file| file.write(self.force))
     }
 
     /// Prints the files, and the settings for the server and a client.
-    fn explain(&self, hosts: &[String], client: &str) -> Result<(), CliError> {
+    fn explain(&self, hosts: &[String], client: &str, mesh: Option<&str>) -> Result<(), CliError> {
         let path = |name: &str, extension: &str| self.file(name, extension).display().to_string();
         ui::line(format!("{}:", self.dir.display()))?;
         for line in &self.report {
@@ -294,10 +294,16 @@ impl Plan {
         let host = hosts.iter().find(|host| !host.contains('*')).map_or("HOST", String::as_str);
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let (ca, ca_key) = (path("ca", "pem"), path("ca", "key"));
+        let identity = mesh.map_or_else(String::new, |domain| {
+            let (certificate, key) = (path("mesh", "pem"), path("mesh", "key"));
+            format!(
+                "\n  [identity]\n  cert_file = {certificate:?}\n  key_file = {key:?}\n  trust_domain = {domain:?}\n"
+            )
+        });
         ui::print(format!(
             "\nEveryone who has {ca_key} can make certificates. The server does not need it, so keep it elsewhere.\n\
              \nThe server's config.toml:\n\
-             \n  [tls]\n  cert_file = {:?}\n  key_file = {:?}\n  client_ca_file = {ca:?}\n\
+             \n  [tls]\n  cert_file = {:?}\n  key_file = {:?}\n  client_ca_file = {ca:?}\n{identity}\
              \nOn a client, with its own files and ca.pem:\n\
              \n  mortise context set home --grpc-addr https://{host}:8502 --ca-file {ca} --client-cert {} --client-key {}\n",
             path("server", "pem"),
