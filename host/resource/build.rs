@@ -61,9 +61,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     generate_grpc(descriptors, &out.join("grpc"))
 }
 
-/// Service discovery: the destination API and the catalog's messages behind it. Plugins are built without them.
+/// Service discovery: the destination API, the policies of clients, and the catalog's messages behind them. Plugins are
+/// built without them.
 #[cfg(feature = "grpc")]
-const DISCOVERY: [&str; 2] = ["conduit/destination.proto", "linkerd/destination.proto"];
+const DISCOVERY: [&str; 3] = ["conduit/destination.proto", "linkerd/destination.proto", "linkerd/outbound.proto"];
 #[cfg(feature = "grpc")]
 const CATALOG: &str = "catalog/v1/catalog.proto";
 

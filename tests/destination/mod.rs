@@ -3,5 +3,6 @@
 mod churn;
 mod crowd;
 mod get;
+mod outbound;
 mod profile;
 pub mod proxy;

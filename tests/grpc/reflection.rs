@@ -98,6 +98,7 @@ macro_rules! protocol {
                     "grpc.reflection.v1alpha.ServerReflection",
                     "conduit.proxy.destination.Destination",
                     "io.linkerd.proxy.destination.Destination",
+                    "io.linkerd.proxy.outbound.OutboundPolicies",
                 ] {
                     assert!(names.iter().any(|known| known == name), "{names:?}");
                     whole(&symbol(&server, name).await);
@@ -142,6 +143,7 @@ macro_rules! protocol {
                     "conduit.proxy.destination.Destination",
                     "hashicorp.consul.resource.ResourceService",
                     "io.linkerd.proxy.destination.Destination",
+                    "io.linkerd.proxy.outbound.OutboundPolicies",
                     "mortise.v1.ControllerService",
                     "mortise.v1.PluginService",
                     "mortise.v1.ServerService",

@@ -68,6 +68,7 @@ impl Requirement {
         match (service, method) {
             ("hashicorp.consul.resource.ResourceService", _)
             | ("conduit.proxy.destination.Destination" | "io.linkerd.proxy.destination.Destination", _)
+            | ("io.linkerd.proxy.outbound.OutboundPolicies", _)
             | ("grpc.health.v1.Health", _)
             | ("mortise.v1.AuthService", "WhoAmI" | "CanI")
             // These services call the resource service with the caller's own permissions.

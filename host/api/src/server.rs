@@ -32,7 +32,7 @@ use crate::{
         connections::{self, ConnectionLimits, Peer},
         content_type::ContentTypeLayer,
         controller_service::ControllerApi,
-        destination::{Conduit, Destination, DestinationOptions, Linkerd},
+        destination::{Conduit, Destination, DestinationOptions, Linkerd, Outbound},
         function_service::FunctionApi,
         health::{self, Health, ServerHealth},
         ownership_service::OwnershipApi,
@@ -278,6 +278,7 @@ impl OpenPorts {
                 .add_service(watches)
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Linkerd>))
+                .add_optional_service(destination.as_ref().map(Destination::service_for::<Outbound>))
                 .add_service(
                     HealthServer::new(Health::new(health.subscribe(), has_discovery))
                         .max_decoding_message_size(message_bytes),

@@ -12,13 +12,14 @@ pub(crate) struct ServedService {
 }
 
 /// Every service, by name.
-const SERVICES: [ServedService; 17] = [
+const SERVICES: [ServedService; 18] = [
     discovery("conduit.proxy.destination.Destination"),
     reads("grpc.health.v1.Health"),
     reads("grpc.reflection.v1.ServerReflection"),
     reads("grpc.reflection.v1alpha.ServerReflection"),
     writes("hashicorp.consul.resource.ResourceService"),
     discovery("io.linkerd.proxy.destination.Destination"),
+    discovery("io.linkerd.proxy.outbound.OutboundPolicies"),
     reads("mortise.v1.AuthService"),
     writes("mortise.v1.ChangeService"),
     reads("mortise.v1.ControllerService"),
