@@ -134,7 +134,7 @@ fn service(number: usize) -> pb::Resource {
 }
 
 fn workload(number: usize, address: &str) -> pb::Resource {
-    let port = catalog::WorkloadPort { name: "http".into(), port: 8080, protocol: 0 };
+    let port = catalog::WorkloadPort { name: "http".into(), port: 8080, protocol: 0, opaque: false };
     let address = catalog::WorkloadAddress { host: address.into(), ports: Vec::new() };
     let data = catalog::Workload { addresses: vec![address], ports: vec![port], ..Default::default() };
     resource("Workload", format!("w{number}-a"), &data)

@@ -63,8 +63,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Service discovery: the APIs of proxies and the catalog's messages behind them. Plugins are built without them.
 #[cfg(feature = "grpc")]
-const DISCOVERY: [&str; 4] =
-    ["conduit/destination.proto", "linkerd/destination.proto", "linkerd/identity.proto", "linkerd/inbound.proto"];
+const DISCOVERY: [&str; 5] = [
+    "conduit/destination.proto",
+    "linkerd/destination.proto",
+    "linkerd/identity.proto",
+    "linkerd/inbound.proto",
+    "linkerd/outbound.proto",
+];
 #[cfg(feature = "grpc")]
 const CATALOG: &str = "catalog/v1/catalog.proto";
 

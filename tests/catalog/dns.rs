@@ -29,7 +29,8 @@ pub(super) async fn start() -> (Server, SocketAddr) {
 }
 
 pub(super) fn endpoint(workload: &str, address: &str, weight: u32, ports: &[(&str, u32)]) -> Endpoint {
-    let ports = ports.iter().map(|(name, port)| EndpointPort { name: (*name).into(), port: *port, protocol: 1 });
+    let ports =
+        ports.iter().map(|(name, port)| EndpointPort { name: (*name).into(), port: *port, protocol: 1, opaque: false });
     Endpoint {
         workload: workload.into(),
         address: address.into(),
@@ -41,7 +42,13 @@ pub(super) fn endpoint(workload: &str, address: &str, weight: u32, ports: &[(&st
 }
 
 pub(super) fn endpoints(name: &str, endpoints: Vec<Endpoint>) -> pb::Resource {
-    let port = |name: &str, port| ServicePort { name: name.into(), port, target_port: name.into(), protocol: 1 };
+    let port = |name: &str, port| ServicePort {
+        name: name.into(),
+        port,
+        target_port: name.into(),
+        protocol: 1,
+        opaque: false,
+    };
     let ports = vec![port("http", 80), port("admin", 81)];
     let data = ServiceEndpoints { endpoints, ports, ..ServiceEndpoints::default() };
     resource(id("catalog.v1.ServiceEndpoints", name), Some(any("catalog.v1.ServiceEndpoints", &data)))

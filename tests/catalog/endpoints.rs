@@ -41,7 +41,7 @@ pub fn workload(name: &str, host: &str, port: u16) -> pb::Resource {
 fn checked(name: &str, host: &str, port: u16, checks: Vec<HealthCheck>) -> pb::Resource {
     let data = Workload {
         addresses: vec![WorkloadAddress { host: host.into(), ports: Vec::new() }],
-        ports: vec![WorkloadPort { name: "http".into(), port: port.into(), protocol: 0 }],
+        ports: vec![WorkloadPort { name: "http".into(), port: port.into(), protocol: 0, opaque: false }],
         checks,
         ..Workload::default()
     };

@@ -238,7 +238,7 @@ fn many(number: u32, weight: u32) -> pb::Resource {
     let at = |last| WorkloadAddress { host: format!("10.{}.{}.{last}", number / 250, number % 250), ports: Vec::new() };
     let data = Workload {
         addresses: (1..=16).map(at).collect(),
-        ports: vec![WorkloadPort { name: "http".into(), port: 8080, protocol: 0 }],
+        ports: vec![WorkloadPort { name: "http".into(), port: 8080, protocol: 0, opaque: false }],
         weight,
         ..Workload::default()
     };

@@ -4,5 +4,6 @@ mod churn;
 mod crowd;
 mod get;
 mod mesh;
+mod outbound;
 mod profile;
 pub mod proxy;

@@ -254,7 +254,7 @@ async fn health_knows_every_service_that_reflection_lists() {
             panic!("no list");
         };
         let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-        assert_eq!(names.len(), if with_destination { 17 } else { 15 }, "{names:?}");
+        assert_eq!(names.len(), if with_destination { 18 } else { 15 }, "{names:?}");
         names.push(String::new());
         let mut health = HealthClient::new(channel);
         let statuses = health.list(HealthListRequest {}).await.unwrap().into_inner().statuses;
@@ -291,7 +291,7 @@ async fn a_method_that_the_server_lacks_is_unimplemented_for_every_caller() {
     for secret in ["", "unknown", &*bare, &*manager] {
         let token = [("x-consul-token", secret)];
         for path in [
-            "/io.linkerd.proxy.outbound.OutboundPolicies/Watch",
+            "/io.linkerd.proxy.outbound.OutboundPolicies/NoSuch",
             "/io.linkerd.proxy.destination.Destination/NoSuch",
             "/hashicorp.consul.resource.ResourceService/NoSuch",
             "/mortise.v1.PluginService/NoSuch",

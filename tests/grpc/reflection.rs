@@ -99,6 +99,7 @@ macro_rules! protocol {
                     "conduit.proxy.destination.Destination",
                     "io.linkerd.proxy.destination.Destination",
                     "io.linkerd.proxy.inbound.InboundServerPolicies",
+                    "io.linkerd.proxy.outbound.OutboundPolicies",
                 ] {
                     assert!(names.iter().any(|known| known == name), "{names:?}");
                     whole(&symbol(&server, name).await);
@@ -143,6 +144,7 @@ macro_rules! protocol {
                     "conduit.proxy.destination.Destination",
                     "hashicorp.consul.resource.ResourceService",
                     "io.linkerd.proxy.destination.Destination",
+                    "io.linkerd.proxy.outbound.OutboundPolicies",
                     "mortise.v1.ControllerService",
                     "mortise.v1.PluginService",
                     "mortise.v1.ServerService",

@@ -71,6 +71,7 @@ impl Requirement {
             // The service decides with the token of the message.
             | ("io.linkerd.proxy.identity.Identity", "Certify")
             | ("io.linkerd.proxy.inbound.InboundServerPolicies", "GetPort" | "WatchPort")
+            | ("io.linkerd.proxy.outbound.OutboundPolicies", _)
             | ("grpc.health.v1.Health", _)
             | ("mortise.v1.AuthService", "WhoAmI" | "CanI")
             // These services call the resource service with the caller's own permissions.

@@ -1,8 +1,11 @@
 //! Access to the services that the plugin `catalog` maintains: `catalog.v1.Service`, `catalog.v1.ServiceEndpoints` and
-//! its slices, and to its workloads. The APIs of proxies and DNS read them through these functions.
+//! its slices; `catalog.v1.ServiceRoutes`, `VirtualAddress` and `Workload`. The APIs of proxies and DNS read them through
+//! these functions.
 //!
 //! A caller that may read the ServiceEndpoints of a name may also know whether the service exists, and get its slices:
 //! those are read with the host's own rights.
+
+use std::net::IpAddr;
 
 use mortise_resource::{Code, Error, types::Gvk};
 use mortise_service::{ResourceService, registry::Owner};
@@ -34,14 +37,32 @@ pub(crate) fn services() -> Gvk {
     Gvk::new("catalog", "v1", "Service")
 }
 
-/// The type of slices.
-pub(crate) fn slices() -> Gvk {
-    Gvk::new("catalog", "v1", "EndpointSlice")
+/// The type of virtual addresses.
+pub(crate) fn virtual_addresses() -> Gvk {
+    Gvk::new("catalog", "v1", "VirtualAddress")
+}
+
+/// The name of the resource of a virtual address; the plugin makes it.
+pub(crate) fn address_name(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => format!("v4-{:08x}", ip.to_bits()),
+        IpAddr::V6(ip) => format!("v6-{:032x}", ip.to_bits()),
+    }
+}
+
+/// The type of the routes of services.
+pub(crate) fn service_routes() -> Gvk {
+    Gvk::new("catalog", "v1", "ServiceRoutes")
 }
 
 /// The type of workloads.
 pub(crate) fn workloads() -> Gvk {
     Gvk::new("catalog", "v1", "Workload")
+}
+
+/// The type of slices.
+pub(crate) fn slices() -> Gvk {
+    Gvk::new("catalog", "v1", "EndpointSlice")
 }
 
 /// Checks that the plugin serves the type. Without it, stored endpoints have the health of some earlier time.

@@ -33,7 +33,7 @@ use crate::{
         connections::{self, ConnectionLimits, Peer},
         content_type::ContentTypeLayer,
         controller_service::ControllerApi,
-        destination::{Conduit, Destination, DestinationOptions, Linkerd},
+        destination::{Conduit, Destination, DestinationOptions, Linkerd, Outbound},
         function_service::FunctionApi,
         health::{self, Health, ServerHealth},
         identity::IdentityApi,
@@ -302,6 +302,7 @@ impl OpenPorts {
                 .add_optional_service(inbound)
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Conduit>))
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Linkerd>))
+                .add_optional_service(destination.as_ref().map(Destination::service_for::<Outbound>))
                 .add_service(
                     HealthServer::new(Health::new(health.subscribe(), optional))
                         .max_decoding_message_size(message_bytes),

@@ -36,7 +36,12 @@ fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> V
     if service.ports.is_empty() {
         let own = workload.ports.iter().filter(|port| is_here(&port.name));
         return own
-            .map(|port| EndpointPort { name: port.name.clone(), port: port.port, protocol: port.protocol })
+            .map(|port| EndpointPort {
+                name: port.name.clone(),
+                port: port.port,
+                protocol: port.protocol,
+                opaque: port.opaque,
+            })
             .collect();
     }
     let find = |wanted: &ServicePort| {
@@ -44,7 +49,7 @@ fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> V
             Ok(number) => number.into(),
             Err(_) => workload.ports.iter().find(|port| port.name == wanted.target_port && is_here(&port.name))?.port,
         };
-        Some(EndpointPort { name: wanted.name.clone(), port: number, protocol: wanted.protocol })
+        Some(EndpointPort { name: wanted.name.clone(), port: number, protocol: wanted.protocol, opaque: wanted.opaque })
     };
     service.ports.iter().filter_map(find).collect()
 }

@@ -1,17 +1,19 @@
 //! Defaults of the types, and the canonical form of addresses.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use mortise_plugin::{Diagnostics, Typed};
 use prost_types::Duration;
 
-use crate::proto::catalog::v1::{HealthCheck, Protocol, Service, Workload, health_check::Check};
+use crate::proto::catalog::v1::{
+    HealthCheck, HttpRoute, HttpStatusRange, Protocol, Service, Workload, health_check::Check,
+};
 
 /// Default interval and timeout of a check.
 const DEFAULT_INTERVAL: Duration = Duration { seconds: 10, nanos: 0 };
 const DEFAULT_TIMEOUT: Duration = Duration { seconds: 1, nanos: 0 };
 
-/// Fills in a port's protocol, its target and its number.
+/// Fills in a port's protocol, its target and its number, and normalises addresses.
 pub(crate) fn service(service: &mut Typed<Service>) -> Result<(), Diagnostics> {
     for port in &mut service.data.ports {
         if port.target_port.is_empty() {
@@ -22,7 +24,17 @@ pub(crate) fn service(service: &mut Typed<Service>) -> Result<(), Diagnostics> {
         }
         default_protocol(&mut port.protocol);
     }
+    normalise(service.data.virtual_addresses.iter_mut());
     Ok(())
+}
+
+/// Writes IP addresses in their canonical form.
+fn normalise<'t>(texts: impl Iterator<Item = &'t mut String>) {
+    for text in texts {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            *text = ip.to_string();
+        }
+    }
 }
 
 /// Fills in the weight, the protocols of ports and options of checks, and normalises addresses.
@@ -31,11 +43,7 @@ pub(crate) fn workload(workload: &mut Typed<Workload>) -> Result<(), Diagnostics
     if data.weight == 0 {
         data.weight = 1;
     }
-    for address in &mut data.addresses {
-        if let Ok(ip) = address.host.parse::<IpAddr>() {
-            address.host = ip.to_string();
-        }
-    }
+    normalise(data.addresses.iter_mut().map(|address| &mut address.host));
     for port in &mut data.ports {
         default_protocol(&mut port.protocol);
     }
@@ -45,6 +53,28 @@ pub(crate) fn workload(workload: &mut Typed<Workload>) -> Result<(), Diagnostics
     };
     for check in &mut data.checks {
         complete(check, &only_port);
+    }
+    Ok(())
+}
+
+/// Fills in the weights of backends, the statuses of retries, and the names of services.
+pub(crate) fn route(route: &mut Typed<HttpRoute>) -> Result<(), Diagnostics> {
+    let backends = route.data.rules.iter().flat_map(|rule| &rule.backends).map(|backend| &backend.service);
+    let services: BTreeSet<&String> = route.data.parent.iter().map(|parent| &parent.service).chain(backends).collect();
+    route.data.services = services.into_iter().filter(|name| !name.is_empty()).cloned().collect();
+    for rule in &mut route.data.rules {
+        for backend in &mut rule.backends {
+            backend.weight.get_or_insert(1);
+        }
+        let Some(retry) = &mut rule.retry else { continue };
+        if retry.statuses.is_empty() {
+            retry.statuses.push(HttpStatusRange { from: 500, to: 599 });
+        }
+        for range in &mut retry.statuses {
+            if range.to == 0 {
+                range.to = range.from;
+            }
+        }
     }
     Ok(())
 }

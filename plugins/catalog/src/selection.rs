@@ -15,7 +15,7 @@ use mortise_plugin::{Context, Error, Failure, Index, Key, Kind, Typed, pb};
 use crate::{
     SERVICE, WORKLOAD,
     proto::catalog::v1::{Selector, Service, Workload},
-    rules::EVERY_NAME,
+    rules::limits::EVERY_NAME,
 };
 
 /// Indexes of workloads.

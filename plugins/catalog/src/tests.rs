@@ -9,10 +9,12 @@ use mortise_plugin::{
     testing::World,
 };
 
-use super::{PLUGIN, SERVICE, WORKLOAD};
+use super::{ADDRESS, HTTP_ROUTE, PLUGIN, SERVICE, WORKLOAD};
 use crate::proto::catalog::v1::{
-    CheckTls, GrpcCheck, HealthCheck, HttpCheck, HttpStatusRange, InboundRule, Protocol, Selector, Service,
-    ServicePort, TcpCheck, Workload, WorkloadAddress, WorkloadPort, health_check::Check,
+    CheckTls, GrpcCheck, HealthCheck, HttpCheck, HttpHeaderMatch, HttpRoute, HttpRouteMatch, HttpRouteRetry,
+    HttpRouteRule, HttpStatusRange, InboundRule, Protocol, RouteBackend, RouteParent, Selector, Service, ServicePort,
+    TcpCheck, VirtualAddress, Workload, WorkloadAddress, WorkloadPort, health_check::Check,
+    http_route_match::Path as PathMatch,
 };
 
 fn said<M: Data>(of: Kind<M>, url: &str, data: &M) -> Vec<String> {
@@ -33,7 +35,7 @@ fn workload(workload: &Workload) -> Vec<String> {
 }
 
 fn port(name: &str, port: u32, target: &str) -> ServicePort {
-    ServicePort { name: name.into(), port, target_port: target.into(), protocol: 0 }
+    ServicePort { name: name.into(), port, target_port: target.into(), protocol: 0, opaque: false }
 }
 
 fn selecting(selector: Selector) -> Service {
@@ -45,7 +47,7 @@ fn at(host: &str) -> WorkloadAddress {
 }
 
 fn offers(name: &str, port: u32) -> WorkloadPort {
-    WorkloadPort { name: name.into(), port, protocol: 0 }
+    WorkloadPort { name: name.into(), port, protocol: 0, opaque: false }
 }
 
 fn check(name: &str, check: Check) -> HealthCheck {
@@ -102,8 +104,32 @@ fn faults_of_services_say_where_they_are() {
         ports: vec![port("http", 80, "8080"), port("grpc", 81, "grpc")],
         labels: [("team".to_owned(), "é".to_owned())].into(),
         dns_ttl: Some(seconds(3_600)),
+        virtual_addresses: vec!["10.96.0.10".into(), "FD00:96:0::1".into()],
     };
     assert_eq!(service(&good), [""; 0]);
+    let bad = [
+        "0.0.0.0",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::",
+        "ff02::1",
+        "::ffff:10.0.0.1",
+        "web",
+        "10.0.0.0/8",
+        "",
+        "10.0.0.01",
+    ];
+    let mut virtual_addresses = bad.map(str::to_owned).to_vec();
+    virtual_addresses.truncate(8);
+    let places: Vec<_> = (0..8).map(|index| format!("data.virtual_addresses[{index}]")).collect();
+    assert_eq!(service(&Service { virtual_addresses, ..good.clone() }), places);
+    let twice = ["fd00:96::1", "FD00:96:0::1", "10.0.0.01"].map(str::to_owned).to_vec();
+    let found = service(&Service { virtual_addresses: twice, ..good.clone() });
+    assert_eq!(found, ["data.virtual_addresses[1]", "data.virtual_addresses[2]"]);
+    let many = (0..9).map(|number| format!("10.0.0.{number}")).collect();
+    assert_eq!(service(&Service { virtual_addresses: many, ..good.clone() }), ["data.virtual_addresses"]);
+    let opaque = ServicePort { opaque: true, protocol: Protocol::Grpc.into(), ..port("http", 80, "") };
+    assert_eq!(service(&Service { ports: vec![opaque], ..good.clone() }), ["data.ports[0].opaque"]);
     for dns_ttl in [seconds(-1), seconds(3_601), Duration { seconds: 1, nanos: 1 }].map(Some) {
         assert_eq!(service(&Service { dns_ttl, ..good.clone() }), ["data.dns_ttl"]);
     }
@@ -307,9 +333,11 @@ fn a_fault_refuses_the_write() {
 fn the_manifest_says_all_of_it() {
     let manifest = Manifest::decode(PLUGIN.describe().as_slice()).unwrap();
     let kinds = manifest.types.iter().map(|of| of.kind.as_str()).collect::<Vec<_>>();
-    assert_eq!(kinds, ["Service", "Workload", "ServiceEndpoints", "EndpointSlice"]);
+    let computed = ["ServiceEndpoints", "EndpointSlice", "VirtualAddress", "HttpRoute", "ServiceRoutes"];
+    assert_eq!(kinds, [&["Service", "Workload"][..], &computed].concat());
     let validated = manifest.types.iter().map(|of| of.hooks.is_some_and(|hooks| hooks.validate)).collect::<Vec<_>>();
-    assert_eq!(validated, [true, true, false, false], "thousands of endpoints are more than a hook has fuel for");
+    let expected = [true, true, false, false, true, true, false];
+    assert_eq!(validated, expected, "thousands of endpoints are more than a hook has fuel for");
     assert!(manifest.types.iter().all(|of| of.permissions.is_some()));
 }
 
@@ -347,4 +375,70 @@ fn faults_of_inbound_permissions_say_where_they_are() {
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(inbound(vec![rule("", &[], &many)]), ["data.inbound[0].identities"]);
     assert_eq!(inbound(vec![rule("", &[], &[]); 65]), ["data.inbound"]);
+}
+
+#[test]
+fn faults_of_routes_say_where_they_are() {
+    let route = |parent, rules: Vec<HttpRouteRule>| {
+        said(HTTP_ROUTE, "HttpRoute", &HttpRoute { parent, rules, services: Vec::new() })
+    };
+    let web = || Some(RouteParent { service: "web".into(), port: 80 });
+    let backend = |service: &str, port, weight| RouteBackend { service: service.into(), port, weight };
+    let header = |name: &str, exact: &str| HttpHeaderMatch { name: name.into(), exact: exact.into() };
+    let good = HttpRouteRule {
+        matches: vec![HttpRouteMatch {
+            path: Some(PathMatch::PathPrefix("/api".into())),
+            headers: vec![header("x-canary", "yes")],
+            method: "GET".into(),
+        }],
+        backends: vec![backend("web", 0, None), backend("next", 81, Some(0))],
+        request_timeout: Some(seconds(3_600)),
+        backend_request_timeout: Some(Duration { seconds: 0, nanos: 1_000_000 }),
+        retry: Some(HttpRouteRetry { max: 10, statuses: vec![HttpStatusRange { from: 503, to: 0 }] }),
+    };
+    assert_eq!(route(web(), vec![good.clone()]), [""; 0]);
+    assert_eq!(route(None, Vec::new()), ["data.parent", "data.rules"]);
+    let odd = Some(RouteParent { service: "Web".into(), port: 65_536 });
+    assert_eq!(route(odd, vec![good.clone(); 17]), ["data.parent.service", "data.parent.port", "data.rules"]);
+    let bad = HttpRouteRule {
+        matches: vec![
+            HttpRouteMatch { path: Some(PathMatch::ExactPath("api".into())), ..HttpRouteMatch::default() },
+            HttpRouteMatch { path: Some(PathMatch::PathPrefix("/a?b".into())), ..HttpRouteMatch::default() },
+            HttpRouteMatch {
+                headers: vec![header("X", "a"), header("x", "\n")],
+                method: "get".into(),
+                ..HttpRouteMatch::default()
+            },
+        ],
+        backends: vec![backend("a_b", 0, Some(0)), backend("web", 70_000, Some(0))],
+        request_timeout: Some(seconds(0)),
+        backend_request_timeout: Some(seconds(3_601)),
+        retry: Some(HttpRouteRetry { max: 11, statuses: vec![HttpStatusRange { from: 99, to: 100 }] }),
+    };
+    let places = [
+        "matches[0].exact_path",
+        "matches[1].path_prefix",
+        "matches[2].headers[0].name",
+        "matches[2].headers[1].exact",
+        "matches[2].method",
+        "backends[0].service",
+        "backends[1].port",
+        "backends",
+        "request_timeout",
+        "backend_request_timeout",
+        "retry.max",
+        "retry.statuses[0]",
+    ];
+    assert_eq!(route(web(), vec![bad]), places.map(|place| format!("data.rules[0].{place}")));
+    let many = HttpRouteRule { matches: vec![HttpRouteMatch::default(); 17], ..HttpRouteRule::default() };
+    assert_eq!(route(web(), vec![many]), ["data.rules[0].matches"]);
+}
+
+/// A resource of this type under another name would be a second one for the address.
+#[test]
+fn an_address_has_one_name() {
+    for (address, faults) in [("10.0.0.1", 1), ("web", 1)] {
+        let data = VirtualAddress { address: address.into(), ..VirtualAddress::default() };
+        assert_eq!(said(ADDRESS, "VirtualAddress", &data).len(), faults, "{address}");
+    }
 }

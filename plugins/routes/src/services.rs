@@ -165,8 +165,12 @@ mod tests {
     };
 
     fn endpoint(address: &str, port: u32, health: Health) -> Endpoint {
-        let ports =
-            [("http", port), ("admin", 9000)].map(|(name, port)| EndpointPort { name: name.into(), port, protocol: 0 });
+        let ports = [("http", port), ("admin", 9000)].map(|(name, port)| EndpointPort {
+            name: name.into(),
+            port,
+            protocol: 0,
+            opaque: false,
+        });
         let ports = ports.to_vec();
         Endpoint { address: address.into(), weight: 5_000, health: health.into(), ports, ..Endpoint::default() }
     }

@@ -80,7 +80,7 @@ async fn streams_and_services_are_bounded_and_places_come_back() {
     let two = get("two").await.unwrap();
     let (code, text) = refusal(get("three").await.map(|_| ()));
     assert_eq!(code, Code::ResourceExhausted);
-    assert_eq!(text, "2 services are watched already (a fixed limit)");
+    assert_eq!(text, "2 services and addresses are watched already (a fixed limit); try again later");
     let three = get("two").await.unwrap();
     let (code, text) = refusal(get("two").await.map(|_| ()));
     assert_eq!(code, Code::ResourceExhausted);

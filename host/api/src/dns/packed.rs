@@ -269,7 +269,7 @@ mod tests {
             address: std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string(),
             health: Health::Passing.into(),
             weight: 3,
-            ports: vec![EndpointPort { name: "http".into(), port: 8080, protocol: 1 }],
+            ports: vec![EndpointPort { name: "http".into(), port: 8080, protocol: 1, opaque: false }],
             ..Endpoint::default()
         };
         let endpoints = ServiceEndpoints { endpoints: (0..count).map(endpoint).collect(), ..Default::default() };

@@ -32,7 +32,7 @@ pub(crate) struct OptionalServices {
 }
 
 /// Every service, by name.
-const SERVICES: [ServedService; 19] = [
+const SERVICES: [ServedService; 20] = [
     discovery("conduit.proxy.destination.Destination"),
     reads("grpc.health.v1.Health"),
     reads("grpc.reflection.v1.ServerReflection"),
@@ -41,6 +41,7 @@ const SERVICES: [ServedService; 19] = [
     discovery("io.linkerd.proxy.destination.Destination"),
     ServedService { name: "io.linkerd.proxy.identity.Identity", writes: false, part: ServedPart::Identity },
     discovery("io.linkerd.proxy.inbound.InboundServerPolicies"),
+    discovery("io.linkerd.proxy.outbound.OutboundPolicies"),
     reads("mortise.v1.AuthService"),
     writes("mortise.v1.ChangeService"),
     reads("mortise.v1.ControllerService"),

@@ -117,7 +117,7 @@ pub const ALL: &[Metric] = table! {
     Counter mortise_controller_writes_total(controller, operation)
         "Writes of a controller: write, write-status or delete.";
     Gauge mortise_destination_services()
-        "Services with streams of the destination API.";
+        "Services and addresses with streams of the destination API.";
     Gauge mortise_destination_streams()
         "Open streams of the destination API.";
     Counter mortise_destination_streams_lagged_total()

@@ -1,9 +1,11 @@
-//! Controllers: endpoints of services and their slices, checks of workloads. They are independent; the status of a
-//! workload connects them.
+//! Controllers: endpoints of services and their slices, virtual addresses, routes, checks of workloads. They are
+//! independent; the status of a workload connects them.
 
+pub(crate) mod addresses;
 pub(crate) mod checks;
 pub(crate) mod endpoints;
 mod layout;
+pub(crate) mod routes;
 pub(crate) mod slices;
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn prefix(prefix: &str) -> Option<Selector> {
 fn workload(name: &str, host: &str) -> Typed<Workload> {
     let data = Workload {
         addresses: vec![WorkloadAddress { host: host.into(), ports: Vec::new() }],
-        ports: vec![WorkloadPort { name: "http".into(), port: 8080, protocol: 0 }],
+        ports: vec![WorkloadPort { name: "http".into(), port: 8080, protocol: 0, opaque: false }],
         ..Workload::default()
     };
     Typed::new(WORKLOAD.id(name, &World::tenancy()), data)
@@ -113,7 +113,7 @@ fn a_workload_concerns_the_services_that_select_it() {
 fn ports_are_found_by_name_and_by_number() {
     let world = World::new(&PLUGIN);
     let mut two = workload("web", "192.0.2.1");
-    two.data.ports.push(WorkloadPort { name: "admin".into(), port: 9000, protocol: 0 });
+    two.data.ports.push(WorkloadPort { name: "admin".into(), port: 9000, protocol: 0, opaque: false });
     two.data.addresses = vec![
         WorkloadAddress { host: "192.0.2.1".into(), ports: vec!["http".into()] },
         WorkloadAddress { host: "192.0.2.2".into(), ports: vec!["admin".into()] },
@@ -124,6 +124,7 @@ fn ports_are_found_by_name_and_by_number() {
         port,
         target_port: target.into(),
         protocol: 0,
+        opaque: false,
     };
     let mut all = service("web", prefix("web"));
     all.data.ports = vec![port("www", 80, "http"), port("ops", 81, "admin"), port("fixed", 82, "7000")];

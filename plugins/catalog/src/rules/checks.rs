@@ -5,8 +5,15 @@ use std::time::Duration;
 use mortise_plugin::Path;
 
 use super::{
-    Findings, MAX_CA_BYTES, MAX_CHECK_NAME_CHARACTERS, MAX_HTTP_PATH_BYTES, MAX_LABEL_VALUE_BYTES, MAX_LABELS,
-    RuleError, is_server_name, known_port, number, places, port_number, resource_name, shown, text,
+    common::{
+        Findings, duration, is_method, is_server_name, known_port, number, places, port_number, resource_name, shown,
+        text,
+    },
+    error::RuleError,
+    limits::{
+        MAX_CA_BYTES, MAX_CHECK_NAME_CHARACTERS, MAX_HTTP_PATH_BYTES, MAX_LABEL_VALUE_BYTES, MAX_LABELS,
+        MAX_STATUS_RANGES,
+    },
 };
 use crate::proto::catalog::v1::{CheckTls, HealthCheck, HttpCheck, Workload, health_check::Check};
 
@@ -19,12 +26,9 @@ const DEREGISTRATION_BOUNDS: (Duration, Duration) = (Duration::from_secs(60), Du
 
 /// Most results in a row that a threshold may ask for.
 const MAX_THRESHOLD: u32 = 100;
-/// Most redirects, ranges of statuses, and bytes of a text that a body has to contain.
+/// Most redirects, and bytes of a text that a body has to contain.
 const MAX_REDIRECTS: u32 = 10;
-const MAX_STATUS_RANGES: usize = 16;
 const MAX_BODY_TEXT_BYTES: usize = 1_024;
-/// Longest method.
-const MAX_METHOD_BYTES: usize = 20;
 
 /// Checks a health check of a workload.
 pub(super) fn check(check: &HealthCheck, data: &Workload, place: &Path, findings: &mut Findings<'_>) {
@@ -77,10 +81,7 @@ pub(super) fn check(check: &HealthCheck, data: &Workload, place: &Path, findings
 /// Checks the parts of a request.
 fn check_request(http: &HttpCheck, place: &Path, findings: &mut Findings<'_>) {
     let at = |name: &str| place.clone().field(name);
-    let is_method = (1..=MAX_METHOD_BYTES).contains(&http.method.len())
-        && http.method.bytes().all(|byte| byte.is_ascii_uppercase())
-        && http.method != "CONNECT";
-    if !is_method {
+    if !is_method(&http.method) {
         findings.add(RuleError::Method(shown(&http.method)), at("method"));
     }
     if !is_header_value(&http.host) {
@@ -145,12 +146,4 @@ fn http_path(path: &str) -> Result<(), RuleError> {
         return Ok(());
     }
     Err(RuleError::Path(shown(path)))
-}
-
-fn duration(value: &prost_types::Duration, (from, to): (Duration, Duration)) -> Result<(), RuleError> {
-    match Duration::try_from(*value) {
-        Ok(given) if (from..=to).contains(&given) => Ok(()),
-        Ok(given) => Err(RuleError::Duration { from, to, got: format!("{given:?}") }),
-        Err(_) => Err(RuleError::Duration { from, to, got: "a negative time".to_owned() }),
-    }
 }

@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use mortise_plugin::field;
 
-use super::{Findings, RuleError, Seen, identity, is_server_name, known_port, places, shown};
+use super::{
+    common::{Findings, Seen, identity, is_server_name, known_port, places, shown},
+    error::RuleError,
+};
 use crate::proto::catalog::v1::Workload;
 
 /// Most permissions of a workload; most networks and identities of one.

@@ -5,11 +5,17 @@
 //! letters, digits, dashes and underscores, without a dash at either end. Case counts: a service whose name no resource
 //! can have does not exist, and asking for it is not an error.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use mortise_resource::{Error, name};
 
-use crate::call::truncate;
+use crate::{
+    call::truncate,
+    linkerd::{
+        net,
+        outbound::{TrafficSpec, traffic_spec},
+    },
+};
 
 /// The port of a target without a port.
 const DEFAULT_PORT: u16 = 80;
@@ -50,6 +56,29 @@ pub(super) struct Selection {
 pub(super) enum Target {
     Service(Authority),
     Address(SocketAddr),
+}
+
+impl Authority {
+    /// The full name, without the port.
+    pub(super) fn host(&self, zone: &str) -> String {
+        let ServiceName { namespace, name } = &self.service;
+        match &self.selection.instance {
+            None => format!("{name}.{namespace}.svc.{zone}"),
+            Some(instance) => format!("{instance}.{name}.{namespace}.svc.{zone}"),
+        }
+    }
+
+    /// The path that Get understands.
+    pub(super) fn path(&self, zone: &str) -> String {
+        format!("{}:{}", self.host(zone), self.selection.port)
+    }
+
+    /// Another service of the namespace.
+    pub(super) fn beside(&self, name: &str, port: u16) -> Self {
+        let namespace = self.service.namespace.clone();
+        let service = ServiceName { namespace, name: name.to_owned() };
+        Self { service, selection: Selection { port, instance: None } }
+    }
 }
 
 impl ServiceName {
@@ -112,6 +141,34 @@ pub(super) fn target(scheme: &str, path: &str, zone: &str) -> Result<Target, Err
         service: ServiceName { namespace: (*namespace).to_owned(), name: (*service).to_owned() },
         selection: Selection { port, instance },
     }))
+}
+
+/// Parses the target of a policy.
+///
+/// # Errors
+/// `InvalidArgument`: no target, or an address without its parts. `NotFound`: an authority that is not the name of a
+/// service; a proxy then asks for the profile, and would close the connection after InvalidArgument.
+pub(super) fn traffic_target(spec: &TrafficSpec, zone: &str) -> Result<Target, Error> {
+    match &spec.target {
+        Some(traffic_spec::Target::Authority(path)) => {
+            target("", path, zone).map_err(|error| Error::not_found(error.message))
+        }
+        Some(traffic_spec::Target::Addr(addr)) => socket_addr(addr).map(Target::Address).ok_or_else(|| {
+            Error::invalid("addr is not an IP address with a port from 1 to 65535; fill in both, or set authority")
+        }),
+        None => Err(Error::invalid("a target is required; set addr or authority")),
+    }
+}
+
+/// An address in a message; `None` without an IP address or a port.
+fn socket_addr(addr: &net::TcpAddress) -> Option<SocketAddr> {
+    let ip = match addr.ip.as_ref()?.ip.as_ref()? {
+        net::ip_address::Ip::Ipv4(ip) => IpAddr::V4(Ipv4Addr::from_bits(*ip)),
+        net::ip_address::Ip::Ipv6(ip) => {
+            IpAddr::V6(Ipv6Addr::from_bits(u128::from(ip.first) << 64 | u128::from(ip.last)))
+        }
+    };
+    Some(SocketAddr::new(ip, u16::try_from(addr.port).ok().filter(|port| *port > 0)?))
 }
 
 /// Parses the path as an address, with or without a port.

@@ -16,7 +16,7 @@ use prost::{
 
 use super::super::frames::{PREFIX_BYTES, prefix};
 use crate::linkerd::{
-    destination::{TlsIdentity, WeightedAddr, WeightedAddrSet, tls_identity},
+    destination::{ProtocolHint, TlsIdentity, WeightedAddr, WeightedAddrSet, protocol_hint, tls_identity},
     net,
 };
 
@@ -25,6 +25,10 @@ const UPDATE_ADD: u32 = 1;
 const UPDATE_REMOVE: u32 = 2;
 const SET_ADDRS: u32 = 1;
 const WEIGHTED_ADDR_TLS_IDENTITY: u32 = 5;
+const WEIGHTED_ADDR_PROTOCOL_HINT: u32 = 6;
+
+/// Port of a proxy for connections from other proxies. A proxy uses it for opaque ports.
+const INBOUND_PORT: u32 = 4143;
 
 /// The package of the sent messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,18 +50,22 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Encodes an address. An empty identity means none.
+    /// Encodes an address. An empty identity means none. `is_opaque`: proxies pass the bytes of the port on.
     pub(super) fn new(
         addr: SocketAddr,
         weight: u32,
         metric_labels: BTreeMap<String, String>,
         name: TlsName<'_>,
+        is_opaque: bool,
     ) -> Self {
         let address = WeightedAddr { addr: Some(tcp_address(addr)), weight, metric_labels, ..WeightedAddr::default() };
         let mut bytes = address.encode_to_vec();
         let conduit = bytes.len();
         if !name.identity.is_empty() {
             prost::encoding::message::encode(WEIGHTED_ADDR_TLS_IDENTITY, &tls_identity(name), &mut bytes);
+        }
+        if has_proxy(name) {
+            prost::encoding::message::encode(WEIGHTED_ADDR_PROTOCOL_HINT, &protocol_hint(is_opaque), &mut bytes);
         }
         Self { addr, bytes: bytes.into(), conduit }
     }
@@ -95,6 +103,23 @@ fn tls_identity(name: TlsName<'_>) -> TlsIdentity {
     TlsIdentity {
         strategy: Some(Strategy::DnsLikeIdentity(dns(name.identity))),
         server_name: Some(dns(server_name.unwrap_or(name.identity))),
+    }
+}
+
+/// Whether a proxy is at an address: one with an identity that clients can use. They speak to others in the clear.
+fn has_proxy(name: TlsName<'_>) -> bool {
+    !name.identity.is_empty() && (!name.identity.contains(':') || !name.server_name.is_empty())
+}
+
+/// The protocol between two proxies. An endpoint without a proxy does not understand it.
+fn protocol_hint(is_opaque: bool) -> ProtocolHint {
+    use protocol_hint::{H2, Opaque, OpaqueTransport, Protocol};
+    match is_opaque {
+        true => ProtocolHint {
+            protocol: Some(Protocol::Opaque(Opaque {})),
+            opaque_transport: Some(OpaqueTransport { inbound_port: INBOUND_PORT }),
+        },
+        false => ProtocolHint { protocol: Some(Protocol::H2(H2 {})), opaque_transport: None },
     }
 }
 
@@ -186,7 +211,7 @@ mod tests {
     }
 
     fn address(addr: &str, weight: u32) -> Address {
-        Address::new(addr.parse().unwrap(), weight, BTreeMap::new(), TlsName::default())
+        Address::new(addr.parse().unwrap(), weight, BTreeMap::new(), TlsName::default(), false)
     }
 
     /// The single message of a frame.
@@ -258,6 +283,7 @@ mod tests {
                     n.into(),
                     labels(usize::from(n % 5)),
                     identities[usize::from(n % 5)],
+                    n.is_multiple_of(7),
                 )
             })
             .collect();
@@ -268,6 +294,9 @@ mod tests {
             tls_identity: Some(identities[usize::from(n % 5)])
                 .filter(|name| !name.identity.is_empty() && dialect == Dialect::Linkerd)
                 .map(tls_identity),
+            protocol_hint: Some(identities[usize::from(n % 5)])
+                .filter(|name| has_proxy(*name) && dialect == Dialect::Linkerd)
+                .map(|_| protocol_hint(n.is_multiple_of(7))),
             ..WeightedAddr::default()
         };
         for dialect in [Dialect::Conduit, Dialect::Linkerd] {

@@ -1,4 +1,4 @@
-//! Follows one service: its Service, its ServiceEndpoints and its slices.
+//! Follows one service: its Service, its ServiceEndpoints, its slices and its routes.
 //!
 //! # Contract
 //! - A service exists if its Service does, or if a client wrote ServiceEndpoints without one.
@@ -9,7 +9,8 @@
 //!   is. So a service whose endpoints are about to be computed, or were removed by hand, does not look empty meanwhile.
 //!
 //! # Cost
-//! Two watches for each service, and a third while it has slices.
+//! Two watches for each service, a third while it has slices, and one for its routes from the first stream on that needs
+//! them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,15 +21,18 @@ use futures::{
 use mortise_resource::{Code, Error, pb, pb::watch_event::Event, types::Gvk};
 use mortise_service::{Caller, Consistency, ResourceService};
 use prost::Message as _;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 use super::{
     authority::ServiceName,
     state::{HEAD, Snapshot, facts},
 };
 use crate::{
-    catalog::{EndpointSlice, Service, ServiceEndpoints},
-    endpoints::{service_endpoints, services, slices},
+    catalog::{EndpointSlice, Service, ServiceEndpoints, ServiceRoutes},
+    endpoints::{service_endpoints, service_routes, services, slices},
 };
 
 /// The partition of all services.
@@ -47,6 +51,7 @@ enum Source {
     Definition,
     Endpoints,
     Slices,
+    Routes,
 }
 
 type Events = SelectAll<BoxStream<'static, (Source, Result<pb::WatchEvent, Error>)>>;
@@ -61,6 +66,8 @@ pub(super) struct Following {
     until: Option<Instant>,
     /// Whether the last state was passed on without being settled: then later ones are, too, until one is settled.
     is_late: bool,
+    /// Whether a stream needs the routes.
+    needs_routes: watch::Receiver<bool>,
 }
 
 /// The state of the watched resources.
@@ -75,6 +82,8 @@ struct Parts {
     definition: Option<Service>,
     endpoints: Option<(ServiceEndpoints, Arc<[u8]>)>,
     slices: BTreeMap<String, Arc<[u8]>>,
+    follows_routes: bool,
+    routes: Option<Arc<ServiceRoutes>>,
 }
 
 impl Following {
@@ -82,7 +91,12 @@ impl Following {
     ///
     /// # Errors
     /// Those of a watch.
-    pub(super) async fn open(service: &ResourceService, caller: &Caller, name: &ServiceName) -> Result<Self, Error> {
+    pub(super) async fn open(
+        service: &ResourceService,
+        caller: &Caller,
+        name: &ServiceName,
+        needs_routes: watch::Receiver<bool>,
+    ) -> Result<Self, Error> {
         let mut following = Self {
             service: service.clone(),
             name: name.clone(),
@@ -90,6 +104,7 @@ impl Following {
             parts: Parts::default(),
             until: None,
             is_late: false,
+            needs_routes,
         };
         following.watch(Source::Endpoints, caller).await?;
         following.parts.is_readable = is_readable(service, caller, name).await?;
@@ -106,6 +121,9 @@ impl Following {
     /// A watch ended, or a resource cannot be decoded.
     pub(super) async fn next(&mut self) -> Result<Snapshot, Error> {
         loop {
+            if !self.parts.follows_routes && *self.needs_routes.borrow_and_update() {
+                self.follow_routes().await?;
+            }
             let until = self.until;
             let settled = async {
                 match until {
@@ -118,6 +136,8 @@ impl Following {
                     let Some((source, event)) = event else { return Err(Error::internal("no watch is open")) };
                     self.apply(source, event?)?;
                 }
+                // An error means that no stream is left.
+                Ok(()) = self.needs_routes.changed() => continue,
                 () = settled => {
                     (self.until, self.is_late) = (None, true);
                     return Ok(self.parts.snapshot());
@@ -140,12 +160,27 @@ impl Following {
         }
     }
 
+    /// Begins to follow the routes of the service. A service of a name that the caller may not read has none.
+    async fn follow_routes(&mut self) -> Result<(), Error> {
+        self.parts.follows_routes = true;
+        if !self.parts.is_readable || self.service.types().get(&service_routes().to_pb()).is_none() {
+            self.parts.routes = Some(Arc::default());
+            // Without a watch no event comes, so the known state is passed on again.
+            if self.parts.complete == self.parts.opened {
+                self.until.get_or_insert_with(Instant::now);
+            }
+            return Ok(());
+        }
+        self.watch(Source::Routes, &Caller::host(Consistency::Eventual)).await
+    }
+
     async fn watch(&mut self, source: Source, caller: &Caller) -> Result<(), Error> {
         let ServiceName { namespace, name } = &self.name;
         let (kind, prefix) = match source {
             Source::Definition => (services(), name.clone()),
             Source::Endpoints => (service_endpoints(), name.clone()),
             Source::Slices => (slices(), slice_prefix(name)),
+            Source::Routes => (service_routes(), name.clone()),
         };
         let request = pb::WatchListRequest {
             r#type: Some(kind.to_pb()),
@@ -170,6 +205,9 @@ impl Following {
             Some(Event::Delete(delete)) => (delete.resource, false),
             Some(Event::EndOfSnapshot(_)) => {
                 self.parts.complete += 1;
+                if source == Source::Routes {
+                    self.parts.routes.get_or_insert_default();
+                }
                 return Ok(());
             }
             None => return Ok(()),
@@ -185,6 +223,10 @@ impl Following {
             Source::Endpoints => {
                 let decoded = is_there.then(|| ServiceEndpoints::decode(data.as_slice())).transpose();
                 self.parts.endpoints = decoded.map_err(unreadable)?.map(|endpoints| (endpoints, data.into()));
+            }
+            Source::Routes => {
+                let decoded = is_there.then(|| ServiceRoutes::decode(data.as_slice())).transpose();
+                self.parts.routes = Some(Arc::new(decoded.map_err(unreadable)?.unwrap_or_default()));
             }
             Source::Slices => {
                 let slice = resource.id.unwrap_or_default().name;
@@ -224,7 +266,7 @@ impl Parts {
             return Snapshot::default();
         }
         let endpoints = self.endpoints.as_ref();
-        let facts = facts(self.definition.as_ref(), endpoints.map(|(endpoints, _)| endpoints));
+        let facts = facts(self.definition.as_ref(), endpoints.map(|(endpoints, _)| endpoints), self.routes.clone());
         let mut parts = BTreeMap::new();
         if let Some((decoded, head)) = endpoints {
             parts.insert(HEAD.to_owned(), head.clone());
@@ -241,7 +283,7 @@ fn slice_prefix(service: &str) -> String {
 }
 
 /// Whether the caller may read the endpoints of a service, existing or not.
-async fn is_readable(service: &ResourceService, caller: &Caller, name: &ServiceName) -> Result<bool, Error> {
+pub(super) async fn is_readable(service: &ResourceService, caller: &Caller, name: &ServiceName) -> Result<bool, Error> {
     let id = pb::Id {
         uid: String::new(),
         name: name.name.clone(),

@@ -8,46 +8,38 @@
 //! caller has lost the permission to watch it.
 //!
 //! # Limits
-//! Watched services (`max_services` of the options), and bytes of all known endpoints (`destination.state_bytes`):
+//! Watched services and addresses (`max_services` of the options), and bytes of all known endpoints (`destination.state_bytes`):
 //! beyond these limits, streams for further services are refused. The bytes may still grow with the services that are
 //! already watched.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    net::IpAddr,
     sync::{Arc, Weak},
-    time::Duration,
 };
 
-use mortise_resource::{
-    Code, Error,
-    authorizer::no_permissions,
-    backoff::{Backoff, Waits},
-};
+use mortise_resource::{Code, Error, authorizer::no_permissions, backoff::Waits};
 use mortise_service::{Caller, ResourceService};
 use parking_lot::Mutex;
 use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::{AbortHandle, yield_now},
-    time::sleep,
 };
-use tracing::Span;
 
 use super::{
     DestinationOptions,
+    addresses::{AddressShare, Addresses},
     authority::{Selection, ServiceName},
     follow::{Following, unreadable},
     memory::{Memory, MemoryShare},
+    reopen::{Reopened, keep_open},
     state::Snapshot,
     view::View,
 };
 use crate::{
-    call::run_guarded,
     endpoints::require_catalog,
     grpc::{calls::AnswerBytes, status::status},
 };
-
-/// First and longest wait before a watch is opened again.
-const MIN_REOPEN_WAIT: Duration = Duration::from_millis(50);
-const MAX_REOPEN_WAIT: Duration = Duration::from_secs(5);
 
 /// The watched services.
 pub(super) struct Hub {
@@ -55,6 +47,9 @@ pub(super) struct Hub {
     options: DestinationOptions,
     answers: AnswerBytes,
     memory: Memory,
+    /// Places for watched services and addresses.
+    places: Arc<Semaphore>,
+    addresses: Arc<Addresses>,
     watches: Mutex<HashMap<WatchKey, Watch>>,
 }
 
@@ -66,6 +61,7 @@ struct Watch {
     service: Arc<WatchedService>,
     streams: usize,
     task: AbortHandle,
+    _place: OwnedSemaphorePermit,
 }
 
 /// The known state of a service.
@@ -74,6 +70,8 @@ struct WatchedService {
     /// The fingerprint of the caller.
     by: u64,
     known: Mutex<Known>,
+    /// Whether a stream needs the routes; once true, it stays so.
+    needs_routes: watch::Sender<bool>,
 }
 
 struct Known {
@@ -109,7 +107,44 @@ pub(super) struct Subscription {
 impl Hub {
     pub(super) fn new(service: ResourceService, options: DestinationOptions, answers: AnswerBytes) -> Arc<Self> {
         let (memory, watches) = (Memory::default(), Mutex::default());
-        Arc::new(Self { service, options, answers, memory, watches })
+        let places = Arc::new(Semaphore::new(options.max_services.min(Semaphore::MAX_PERMITS)));
+        let addresses = Addresses::new(service.clone(), memory.clone());
+        Arc::new(Self { service, options, answers, memory, places, addresses, watches })
+    }
+
+    /// Subscribes to an address.
+    ///
+    /// # Errors
+    /// `Unavailable`: no plugin serves the type. `ResourceExhausted`: too many services and addresses, or too many
+    /// bytes.
+    pub(super) fn subscribe_address(&self, caller: &Caller, ip: IpAddr) -> Result<AddressShare, Error> {
+        self.require_catalog(caller)?;
+        self.check_memory()?;
+        self.addresses.subscribe(ip, || self.place())
+    }
+
+    fn require_catalog(&self, caller: &Caller) -> Result<(), Error> {
+        require_catalog(&self.service).map_err(|error| match caller.authorizer.has_permissions() {
+            true => error,
+            false => no_permissions(&*caller.authorizer),
+        })
+    }
+
+    fn check_memory(&self) -> Result<(), Error> {
+        let limit = self.options.state_bytes;
+        if self.memory.used() <= limit {
+            return Ok(());
+        }
+        let what = "the endpoints of the watched services take too much memory already";
+        Err(exhausted(format!("{what} ({limit} bytes, limit destination.state_bytes); try again later")))
+    }
+
+    /// A place for a service or an address.
+    fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
+        self.places.clone().try_acquire_owned().map_err(|_| {
+            let limit = self.options.max_services;
+            exhausted(format!("{limit} services and addresses are watched already (a fixed limit); try again later"))
+        })
     }
 
     /// Subscribes to the view of a service.
@@ -121,11 +156,9 @@ impl Hub {
         caller: &Caller,
         name: ServiceName,
         selection: Selection,
+        needs_routes: bool,
     ) -> Result<Subscription, Error> {
-        require_catalog(&self.service).map_err(|error| match caller.authorizer.has_permissions() {
-            true => error,
-            false => no_permissions(&*caller.authorizer),
-        })?;
+        self.require_catalog(caller)?;
         if !name.is_possible() {
             let view = View::new(selection, self.answers.clone(), self.memory.share());
             let absent = Snapshot::default().whole().map_err(|e| unreadable(&name, &e))?;
@@ -133,17 +166,15 @@ impl Hub {
             return Ok(Subscription { view: Arc::new(view), watched: None });
         }
         let service = self.watch(caller, name)?;
+        if needs_routes {
+            service.needs_routes.send_if_modified(|needed| !std::mem::replace(needed, true));
+        }
         let make = || Arc::new(View::new(selection.clone(), self.answers.clone(), self.memory.share()));
         let (view, missing) = service.view(&selection, make);
         // Dropping the subscription undoes everything from here on.
         let subscription = Subscription { view, watched: Some((self.clone(), service.clone(), selection)) };
         if let Some(missing) = missing {
-            let limit = self.options.state_bytes;
-            if self.memory.used() > limit {
-                let what = "the endpoints of the watched services take too much memory already";
-                let text = format!("{what} ({limit} bytes, limit destination.state_bytes); try again later");
-                return Err(exhausted(text));
-            }
+            self.check_memory()?;
             service.update_views(&subscription.view, missing)?;
         }
         Ok(subscription)
@@ -152,22 +183,24 @@ impl Hub {
     /// Finds or creates the watched service, and adds a stream to it.
     fn watch(self: &Arc<Self>, caller: &Caller, name: ServiceName) -> Result<Arc<WatchedService>, Error> {
         let mut watches = self.watches.lock();
-        let limit = self.options.max_services;
-        let full = watches.len() >= limit;
         let watch = match watches.entry((name, caller.authorizer.fingerprint())) {
             Entry::Occupied(watch) => watch.into_mut(),
-            Entry::Vacant(_) if full => {
-                let text = format!("{limit} services are watched already (a fixed limit)");
-                return Err(exhausted(text));
-            }
-            Entry::Vacant(place) => {
+            Entry::Vacant(vacant) => {
+                let place = self.place()?;
                 let memory = self.memory.share();
                 let known = Known { seen: 0, state: State::Unknown, views: HashMap::new(), memory };
-                let (name, by) = place.key().clone();
-                let service = Arc::new(WatchedService { name, by, known: Mutex::new(known) });
-                let following = follow(Arc::downgrade(self), self.service.clone(), caller.clone(), service.clone());
+                let (name, by) = vacant.key().clone();
+                let needs_routes = watch::Sender::new(false);
+                let service = Arc::new(WatchedService { name, by, known: Mutex::new(known), needs_routes });
+                let following = FollowedService {
+                    hub: Arc::downgrade(self),
+                    service: self.service.clone(),
+                    caller: caller.clone(),
+                    watched: service.clone(),
+                };
+                let task = tokio::spawn(keep_open(following)).abort_handle();
                 metrics::gauge!("mortise_destination_services").increment(1);
-                place.insert(Watch { service, streams: 0, task: tokio::spawn(following).abort_handle() })
+                vacant.insert(Watch { service, streams: 0, task, _place: place })
             }
         };
         watch.streams += 1;
@@ -280,10 +313,6 @@ impl WatchedService {
         Ok(())
     }
 
-    fn is_known(&self) -> bool {
-        matches!(self.known.lock().state, State::Known(_))
-    }
-
     fn fail(&self, error: &Error) {
         let views: Vec<_> = {
             let mut known = self.known.lock();
@@ -301,38 +330,38 @@ fn exhausted(text: String) -> Error {
     Error::new(Code::ResourceExhausted, text)
 }
 
-/// Follows a service as long as it has streams.
-async fn follow(hub: Weak<Hub>, service: ResourceService, caller: Caller, watched: Arc<WatchedService>) {
-    let mut waits = Waits::new(Backoff::new(MIN_REOPEN_WAIT, MAX_REOPEN_WAIT).with_jitter(0.25));
-    loop {
-        let watching = Box::pin(watch_once(&service, &caller, &watched, &mut waits));
-        let Err(error) = run_guarded(Span::none(), watching).await else { continue };
-        let forbidden = matches!(error.code, Code::PermissionDenied | Code::Unauthenticated);
-        if forbidden || (!watched.is_known() && error.code != Code::Aborted) {
-            if let Some(hub) = hub.upgrade() {
-                hub.remove(&watched);
-            }
-            watched.fail(&error);
-            return;
-        }
-        let ServiceName { namespace, name } = &watched.name;
-        let wait = waits.next_wait();
-        tracing::debug!(namespace, name, %error, ?wait, "the watch of a service ended and is opened again");
-        sleep(wait).await;
-    }
+/// The task that follows a service as long as it has streams.
+struct FollowedService {
+    hub: Weak<Hub>,
+    service: ResourceService,
+    caller: Caller,
+    watched: Arc<WatchedService>,
 }
 
-/// Follows one watch until its end, which is always an error.
-async fn watch_once(
-    service: &ResourceService,
-    caller: &Caller,
-    watched: &WatchedService,
-    waits: &mut Waits,
-) -> Result<(), Error> {
-    let mut following = Following::open(service, caller, &watched.name).await?;
-    loop {
-        let now = following.next().await?;
-        waits.reset();
-        watched.set(now).await?;
+impl Reopened for FollowedService {
+    async fn follow(&self, waits: &mut Waits) -> Result<(), Error> {
+        let needs_routes = self.watched.needs_routes.subscribe();
+        let mut following = Following::open(&self.service, &self.caller, &self.watched.name, needs_routes).await?;
+        loop {
+            let now = following.next().await?;
+            waits.reset();
+            self.watched.set(now).await?;
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        matches!(self.watched.known.lock().state, State::Known(_))
+    }
+
+    fn fail(&self, error: &Error) {
+        if let Some(hub) = self.hub.upgrade() {
+            hub.remove(&self.watched);
+        }
+        self.watched.fail(error);
+    }
+
+    fn describe(&self) -> String {
+        let ServiceName { namespace, name } = &self.watched.name;
+        format!("the service {namespace}/{name}")
     }
 }

@@ -1,38 +1,38 @@
-//! The answers of GetProfile: how to speak to a service. Routes are not supported yet.
+//! The answers of GetProfile: how to speak to a service or an address.
 //!
 //! - A service: the default profile, with the service's name, whether or not it lists the port. The stream follows the
-//!   existence of the service. If its workloads have different weights, each workload is an override with its weight:
-//!   proxies use no other weights.
+//!   existence of the service. If its workloads have different weights, each workload is a destination with its weight:
+//!   proxies use no other weights. A service with routes has no destinations, since proxies would ignore the routes.
+//! - A virtual address: the profile of its service, with the service as a destination at least.
 //! - A service that does not exist: the profile of an unknown target, so that the client uses its own defaults; an
 //!   error would only make it ask again at once.
-//! - One workload of a service: its address as `endpoint`, while it has one.
-//! - An address: the profile of an unknown target, with the address as `endpoint`. The workload behind it is not looked
-//!   up.
+//! - A workload, by its name below a service or by its own address: its address as `endpoint`.
+//! - Another address: the profile of an unknown target, with the address as `endpoint`.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-use hyper::body::Bytes;
 use prost::Message as _;
 
 use super::super::frames::framed;
 use super::{
     authority::{Authority, ServiceName},
     encode::{Address, Dialect, tcp_address},
-    translate::WORKLOAD,
-    view::Summary,
+    translate::{NAMESPACE, SERVICE, WORKLOAD},
+    view::summary::Summary,
+    workload::OwnWorkload,
 };
-use crate::linkerd::{
-    destination::{DestinationProfile, RetryBudget, WeightedAddr, WeightedDst},
-    meta::{Metadata, Resource, metadata},
+use crate::{
+    catalog::{ServiceRoute, ServiceRoutes},
+    linkerd::{
+        destination::{DestinationProfile, RetryBudget, WeightedAddr, WeightedDst},
+        meta::{Metadata, Resource, metadata},
+    },
 };
 
 /// The budget of retries: a fifth of the requests, and ten a second besides.
 const RETRY_RATIO: f32 = 0.2;
 const MIN_RETRIES_PER_SECOND: u32 = 10;
 const RETRY_SECONDS: i64 = 10;
-
-/// Most addresses of a service whose workloads are overrides. Each costs a proxy a stream of its own.
-pub(super) const MAX_OVERRIDES: usize = 64;
 
 /// The profile of an unknown target.
 pub(super) fn unknown() -> DestinationProfile {
@@ -48,24 +48,61 @@ pub(super) fn of_address(addr: SocketAddr) -> DestinationProfile {
     DestinationProfile { endpoint: Some(endpoint), ..unknown() }
 }
 
-/// The profile of a service or of one of its workloads, framed for the client.
-pub(super) fn of_service(authority: &Authority, zone: &str, summary: Summary) -> Bytes {
+/// The profile of a workload at its own address.
+pub(super) fn of_workload(workload: &OwnWorkload) -> DestinationProfile {
+    DestinationProfile {
+        endpoint: Some(workload.endpoint.clone()),
+        opaque_protocol: workload.is_opaque,
+        parent_ref: Some(workload.metadata()),
+        ..unknown()
+    }
+}
+
+/// The profile of a service or of one of its workloads, framed for the client. A virtual address has at least one
+/// destination, since clients would not balance without one.
+pub(super) fn of_service(authority: &Authority, zone: &str, summary: &Summary, is_address: bool) -> Vec<u8> {
     let Authority { service: ServiceName { namespace, name }, selection } = authority;
-    let (addresses, is_whole) = match summary {
-        Summary::Absent => return framed(&unknown()),
-        Summary::Present { addresses, is_whole } => (addresses, is_whole),
-    };
     let decoded = |address: &Arc<Address>| WeightedAddr::decode(address.encoded(Dialect::Linkerd)).ok();
+    let opaque_protocol = summary.port.as_ref().is_some_and(|port| port.opaque);
     if selection.instance.is_some() {
-        let labels =
-            BTreeMap::from([("namespace".to_owned(), namespace.clone()), ("service".to_owned(), name.clone())]);
-        let endpoint = addresses.first().and_then(decoded).map(|mut endpoint| {
+        let labels = BTreeMap::from([(NAMESPACE.to_owned(), namespace.clone()), (SERVICE.to_owned(), name.clone())]);
+        let endpoint = summary.addresses.first().and_then(decoded).map(|mut endpoint| {
             endpoint.metric_labels.extend(labels);
             endpoint
         });
-        return framed(&DestinationProfile { endpoint, ..unknown() });
+        return framed(&DestinationProfile { endpoint, opaque_protocol, ..unknown() }).to_vec();
     }
-    let service = Resource {
+    let host = authority.host(zone);
+    // Destinations of a profile win over the routes of a policy.
+    let has_routes = routes_of_port(&summary.routes, selection.port).next().is_some();
+    let dst_overrides = match weights(summary) {
+        _ if has_routes => Vec::new(),
+        weights if weights.is_empty() && is_address => {
+            vec![WeightedDst { authority: authority.path(zone), weight: 1, backend_ref: None }]
+        }
+        weights => weights
+            .into_iter()
+            .map(|(workload, weight)| WeightedDst {
+                authority: format!("{workload}.{host}:{}", selection.port),
+                weight,
+                backend_ref: None,
+            })
+            .collect(),
+    };
+    framed(&DestinationProfile {
+        fully_qualified_name: host,
+        parent_ref: Some(service_metadata(authority)),
+        dst_overrides,
+        opaque_protocol,
+        ..unknown()
+    })
+    .to_vec()
+}
+
+/// The resource of a service, in the form of Kubernetes, which proxies use for labels.
+pub(super) fn service_metadata(authority: &Authority) -> Metadata {
+    let Authority { service: ServiceName { namespace, name }, selection } = authority;
+    let resource = Resource {
         group: "core".to_owned(),
         kind: "Service".to_owned(),
         name: name.clone(),
@@ -73,34 +110,28 @@ pub(super) fn of_service(authority: &Authority, zone: &str, summary: Summary) ->
         section: String::new(),
         port: selection.port.into(),
     };
-    let host = format!("{name}.{namespace}.svc.{zone}");
-    let dst_overrides = match is_whole {
-        true => overrides(addresses.iter().filter_map(decoded), &host, selection.port),
-        false => Vec::new(),
-    };
-    framed(&DestinationProfile {
-        fully_qualified_name: host,
-        parent_ref: Some(Metadata { kind: Some(metadata::Kind::Resource(service)) }),
-        dst_overrides,
-        ..unknown()
-    })
+    Metadata { kind: Some(metadata::Kind::Resource(resource)) }
 }
 
-/// Each workload with its weight; none if all have the same, or one of them has no name.
-fn overrides(addresses: impl Iterator<Item = WeightedAddr>, host: &str, port: u16) -> Vec<WeightedDst> {
+/// The routes for a port of a service.
+pub(super) fn routes_of_port(routes: &ServiceRoutes, port: u16) -> impl Iterator<Item = &ServiceRoute> {
+    routes.routes.iter().filter(move |route| route.port == 0 || route.port == u32::from(port))
+}
+
+/// Each workload with its weight. Empty if all have the same, if one of them has no name, or if there are too many.
+pub(super) fn weights(summary: &Summary) -> BTreeMap<String, u32> {
+    if !summary.is_whole {
+        return BTreeMap::new();
+    }
     let mut weights = BTreeMap::new();
-    for address in addresses {
-        let Some(workload) = address.metric_labels.get(WORKLOAD) else { return Vec::new() };
-        weights.insert(workload.clone(), address.weight);
+    for address in &summary.addresses {
+        let Ok(mut address) = WeightedAddr::decode(address.encoded(Dialect::Linkerd)) else { return BTreeMap::new() };
+        let Some(workload) = address.metric_labels.remove(WORKLOAD) else { return BTreeMap::new() };
+        weights.insert(workload, address.weight);
     }
     let first = weights.values().next().copied();
     if weights.values().all(|weight| Some(*weight) == first) {
-        return Vec::new();
+        return BTreeMap::new();
     }
-    let of_workload = |(workload, weight): (String, u32)| WeightedDst {
-        authority: format!("{workload}.{host}:{port}"),
-        weight,
-        backend_ref: None,
-    };
-    weights.into_iter().map(of_workload).collect()
+    weights
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use prost::Message as _;
 
-use crate::catalog::{Endpoint, EndpointSlice, Service, ServiceEndpoints, ServicePort};
+use crate::catalog::{Endpoint, EndpointSlice, Service, ServiceEndpoints, ServicePort, ServiceRoutes};
 
 /// The name of the part in the ServiceEndpoints; slices have the names of their resources.
 pub(super) const HEAD: &str = "";
@@ -17,6 +17,8 @@ pub(super) const HEAD: &str = "";
 pub(super) struct Facts {
     pub(super) ports: Vec<ServicePort>,
     pub(super) labels: BTreeMap<String, String>,
+    /// The routes of its HTTP requests; `None` as long as no stream needs them.
+    pub(super) routes: Option<Arc<ServiceRoutes>>,
 }
 
 /// A service.
@@ -67,7 +69,8 @@ impl Snapshot {
 
     /// Size in memory, bytes.
     pub(super) fn size(&self) -> usize {
-        self.parts.iter().map(|(name, part)| name.len() + part.len()).sum()
+        let routes = self.facts.iter().filter_map(|facts| facts.routes.as_ref()).map(|routes| routes.encoded_len());
+        self.parts.iter().map(|(name, part)| name.len() + part.len()).chain(routes).sum()
     }
 }
 
@@ -80,10 +83,15 @@ fn decoded(name: &str, part: &[u8]) -> Result<(String, Option<Vec<Endpoint>>), p
 }
 
 /// The facts about a service, from its endpoints as far as there are any.
-pub(super) fn facts(service: Option<&Service>, endpoints: Option<&ServiceEndpoints>) -> Option<Facts> {
-    match (endpoints, service) {
-        (Some(endpoints), _) => Some(Facts { ports: endpoints.ports.clone(), labels: endpoints.labels.clone() }),
-        (None, Some(service)) => Some(Facts { ports: service.ports.clone(), labels: service.labels.clone() }),
-        (None, None) => None,
-    }
+pub(super) fn facts(
+    service: Option<&Service>,
+    endpoints: Option<&ServiceEndpoints>,
+    routes: Option<Arc<ServiceRoutes>>,
+) -> Option<Facts> {
+    let (ports, labels) = match (endpoints, service) {
+        (Some(endpoints), _) => (&endpoints.ports, &endpoints.labels),
+        (None, Some(service)) => (&service.ports, &service.labels),
+        (None, None) => return None,
+    };
+    Some(Facts { ports: ports.clone(), labels: labels.clone(), routes })
 }

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// The fixed labels of a service, and those of an address.
-const NAMESPACE: &str = "namespace";
-const SERVICE: &str = "service";
+pub(super) const NAMESPACE: &str = "namespace";
+pub(super) const SERVICE: &str = "service";
 pub(super) const WORKLOAD: &str = "workload";
 const ZONE: &str = "zone";
 
@@ -41,12 +41,17 @@ pub(super) fn addresses(ports: &[ServicePort], endpoints: &[Endpoint], selection
             }
         };
         let Some(port) = port else { continue };
-        found.entry(SocketAddr::new(ip, port)).or_insert(endpoint);
+        let is_opaque = match listed {
+            Some(listed) => listed.opaque,
+            None => endpoint.ports.iter().any(|own| own.port == u32::from(port) && own.opaque),
+        };
+        found.entry(SocketAddr::new(ip, port)).or_insert((endpoint, is_opaque));
     }
-    found.into_iter().map(|(addr, endpoint)| Arc::new(address(addr, endpoint))).collect()
+    found.into_iter().map(|(addr, (endpoint, is_opaque))| Arc::new(address(addr, endpoint, is_opaque))).collect()
 }
 
-fn address(addr: SocketAddr, endpoint: &Endpoint) -> Address {
+/// The address of an endpoint.
+pub(super) fn address(addr: SocketAddr, endpoint: &Endpoint, is_opaque: bool) -> Address {
     let mut labels = endpoint.labels.clone();
     for (label, value) in [(WORKLOAD, &endpoint.workload), (ZONE, &endpoint.zone)] {
         if !value.is_empty() {
@@ -54,7 +59,7 @@ fn address(addr: SocketAddr, endpoint: &Endpoint) -> Address {
         }
     }
     let identity = TlsName { identity: &endpoint.identity, server_name: &endpoint.server_name };
-    Address::new(addr, endpoint.weight, labels, identity)
+    Address::new(addr, endpoint.weight, labels, identity, is_opaque)
 }
 
 /// The labels of a whole service, encoded.

@@ -19,6 +19,7 @@
 //! An address takes its encoding and some 70 bytes. A change takes a walk over the endpoints of the parts that differ,
 //! and one over the pointers to all addresses.
 
+pub(super) mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tonic::Status;
 
+use self::summary::{Form, Made};
 use super::{
     authority::{Selection, ServiceName},
     encode::{self, Address, Dialect},
@@ -41,7 +43,7 @@ use super::{
     translate::{addresses, set_labels},
 };
 use crate::{
-    catalog::ServicePort,
+    catalog::{ServicePort, ServiceRoutes},
     grpc::calls::{AnswerBytes, CountedBytes},
 };
 
@@ -63,8 +65,9 @@ struct Inner {
     /// Number of changes so far.
     version: u64,
     state: State,
-    /// The service's ports, of the newest state.
+    /// The service's ports and routes, of the newest state.
     ports: Vec<ServicePort>,
+    routes: Option<Arc<ServiceRoutes>>,
     /// The addresses of each part of the service, sorted, each once.
     parts: BTreeMap<String, Vec<Arc<Address>>>,
     /// The addresses of all parts, sorted, each once: of two, that of the first part.
@@ -80,6 +83,8 @@ struct Inner {
     complete_since: u64,
     /// Bytes being sent, by the version that they start from; `None` for all addresses.
     encoded: HashMap<(Option<u64>, Dialect), Weak<CountedBytes>>,
+    /// Profiles and policies being sent, of the present version.
+    made: HashMap<Form, Made>,
     memory: MemoryShare,
 }
 
@@ -126,17 +131,6 @@ pub(super) enum StreamError {
     Failed(Status),
 }
 
-/// The facts about the service in a profile.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Summary {
-    Absent,
-    /// The addresses, unless there are more than asked for: then the first ones.
-    Present {
-        addresses: Vec<Arc<Address>>,
-        is_whole: bool,
-    },
-}
-
 impl View {
     /// Creates the view of a service in an unknown state.
     pub(super) fn new(selection: Selection, answers: AnswerBytes, memory: MemoryShare) -> Self {
@@ -147,6 +141,7 @@ impl View {
                 version: 0,
                 state: State::Unknown,
                 ports: Vec::new(),
+                routes: None,
                 parts: BTreeMap::new(),
                 addresses: Vec::new(),
                 address_bytes: 0,
@@ -156,6 +151,7 @@ impl View {
                 log: VecDeque::new(),
                 complete_since: 0,
                 encoded: HashMap::new(),
+                made: HashMap::new(),
                 memory,
             }),
             version: watch::Sender::new(0),
@@ -180,8 +176,11 @@ impl View {
         }
         inner.seen = seen;
         let labels = update.facts.as_ref().map(|facts| set_labels(&facts.labels, service));
+        let mut has_new_facts = false;
         if let (true, Some(facts)) = (update.is_whole, &update.facts) {
+            has_new_facts = inner.ports != facts.ports || inner.routes != facts.routes;
             inner.ports.clone_from(&facts.ports);
+            inner.routes.clone_from(&facts.routes);
         }
         let translate = |inner: &Inner, endpoints: &Vec<_>| addresses(&inner.ports, endpoints, &self.selection);
         let parts: BTreeMap<_, _> = update
@@ -192,7 +191,7 @@ impl View {
             })
             .collect();
         let state = if update.facts.is_some() { State::Present } else { State::Absent };
-        if inner.apply(state, update.is_whole, parts, labels) {
+        if inner.apply(state, (update.is_whole, has_new_facts), parts, labels) {
             let (version, size) = (inner.version, inner.size());
             inner.memory.set(size);
             drop(inner);
@@ -234,23 +233,6 @@ impl View {
         *position = Position { version: inner.version, sent };
         Ok(bytes)
     }
-
-    /// The facts for a profile, with at most so many addresses; `None` while the service is unknown.
-    ///
-    /// # Errors
-    /// The service cannot be watched.
-    pub(super) fn summary(&self, most: usize) -> Result<Option<Summary>, StreamError> {
-        let inner = self.inner.lock();
-        Ok(Some(match &inner.state {
-            State::Unknown => return Ok(None),
-            State::Failed(status) => return Err(StreamError::Failed(status.clone())),
-            State::Absent => Summary::Absent,
-            State::Present => Summary::Present {
-                addresses: inner.addresses.iter().take(most).cloned().collect(),
-                is_whole: inner.addresses.len() <= most,
-            },
-        }))
-    }
 }
 
 impl Inner {
@@ -258,7 +240,7 @@ impl Inner {
     fn apply(
         &mut self,
         state: State,
-        is_whole: bool,
+        (is_whole, has_new_facts): (bool, bool),
         parts: BTreeMap<String, Vec<Arc<Address>>>,
         set_labels: Option<Box<[u8]>>,
     ) -> bool {
@@ -280,7 +262,7 @@ impl Inner {
         let set_labels = set_labels.filter(|labels| *labels != self.set_labels);
         let same_state =
             matches!((&self.state, &state), (State::Absent, State::Absent) | (State::Present, State::Present));
-        if same_state && set_labels.is_none() && changes.is_empty() {
+        if same_state && set_labels.is_none() && changes.is_empty() && !has_new_facts {
             return false;
         }
         let most = 2 * self.addresses.len().max(changes.len()) + MIN_LOG_ENTRIES;

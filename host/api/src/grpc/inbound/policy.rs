@@ -16,7 +16,7 @@ use crate::{
                 Permit, PermitMeshTls, PermitUnauthenticated,
                 permit_mesh_tls::{Clients, PermitClientIdentities},
             },
-            proxy_protocol::{Detect, Grpc, Http1, Http2, Kind},
+            proxy_protocol::{Detect, Grpc, Http1, Http2, Kind, Opaque},
         },
         meta::{Metadata, Resource, metadata},
         net::IpNetwork,
@@ -44,7 +44,8 @@ const NAME_LABEL: &str = "name";
 /// The policy of a port; `workload` is `None` if there is no such workload.
 pub(super) fn policy(name: &WorkloadName, workload: Option<&Workload>, port: u16) -> Server {
     let known = workload.and_then(|workload| workload.ports.iter().find(|known| known.port == u32::from(port)));
-    let protocol = known.map_or(Protocol::Unspecified, |known| known.protocol());
+    let kind =
+        known.map_or_else(detect, |known| if known.opaque { Kind::Opaque(Opaque {}) } else { kind(known.protocol()) });
     let rules = workload.map(|workload| rules_for(workload, port)).unwrap_or_default();
     let origin = match rules.is_empty() {
         true => Origin { name: DEFAULT_POLICY, resource: None },
@@ -55,7 +56,7 @@ pub(super) fn policy(name: &WorkloadName, workload: Option<&Workload>, port: u16
         false => rules.into_iter().map(|rule| authorization(rule, &origin, port)).collect(),
     };
     Server {
-        protocol: Some(ProxyProtocol { kind: Some(kind(protocol)) }),
+        protocol: Some(ProxyProtocol { kind: Some(kind) }),
         server_ips: Vec::new(),
         authorizations,
         labels: origin.labels(),
@@ -77,12 +78,14 @@ fn rules_for(workload: &Workload, port: u16) -> Vec<&InboundRule> {
     }
 }
 
+fn detect() -> Kind {
+    let timeout = prost_types::Duration { seconds: DETECT_TIMEOUT_SECONDS, nanos: 0 };
+    Kind::Detect(Detect { timeout: Some(timeout) })
+}
+
 fn kind(protocol: Protocol) -> Kind {
     match protocol {
-        Protocol::Unspecified | Protocol::Tcp => {
-            let timeout = prost_types::Duration { seconds: DETECT_TIMEOUT_SECONDS, nanos: 0 };
-            Kind::Detect(Detect { timeout: Some(timeout) })
-        }
+        Protocol::Unspecified | Protocol::Tcp => detect(),
         Protocol::Http => Kind::Http1(Http1 {}),
         Protocol::Http2 => Kind::Http2(Http2 {}),
         Protocol::Grpc => Kind::Grpc(Grpc {}),
@@ -173,13 +176,18 @@ mod tests {
     }
 
     fn workload(inbound: Vec<InboundRule>) -> Workload {
-        let port =
-            |name: &str, port, protocol: Protocol| WorkloadPort { name: name.into(), port, protocol: protocol.into() };
+        let port = |name: &str, port, protocol: Protocol| WorkloadPort {
+            name: name.into(),
+            port,
+            protocol: protocol.into(),
+            opaque: name == "opaque",
+        };
         let ports = vec![
             port("raw", 1, Protocol::Tcp),
             port("http", 2, Protocol::Http),
             port("h2", 3, Protocol::Http2),
             port("grpc", 4, Protocol::Grpc),
+            port("opaque", 5, Protocol::Tcp),
         ];
         Workload { ports, inbound, ..Workload::default() }
     }
@@ -217,7 +225,7 @@ mod tests {
         assert!(matches!(kind(1), Some(Kind::Detect(_))) && matches!(kind(9), Some(Kind::Detect(_))));
         assert!(matches!(kind(2), Some(Kind::Http1(_))));
         assert!(matches!(kind(3), Some(Kind::Http2(_))));
-        assert!(matches!(kind(4), Some(Kind::Grpc(_))));
+        assert!(matches!(kind(4), Some(Kind::Grpc(_))) && matches!(kind(5), Some(Kind::Opaque(_))));
         complete(&policy(&name(), None, 2));
     }
 

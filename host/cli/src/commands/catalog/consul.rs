@@ -224,7 +224,8 @@ fn add(plan: &mut LoadPlan, place: &Place, instance: CatalogService) {
         pairs.insert("tags".to_owned(), tags.join(","));
     }
     let port = instance.service_port;
-    let ports = if port == 0 { Vec::new() } else { vec![WorkloadPort { name: PORT.into(), port, protocol: 0 }] };
+    let ports =
+        if port == 0 { Vec::new() } else { vec![WorkloadPort { name: PORT.into(), port, protocol: 0, opaque: false }] };
     let offered: Vec<_> =
         ports.iter().map(|port| ServicePort { name: PORT.into(), port: port.port, ..ServicePort::default() }).collect();
     let data = Workload {

@@ -24,7 +24,7 @@ fn web() -> ServiceName {
 /// The change to these endpoints, or to a service that does not exist.
 fn change(service: Option<ServiceEndpoints>) -> Update {
     let parts = service.iter().map(|service| (HEAD.to_owned(), Some(service.endpoints.clone()))).collect();
-    Update { facts: facts(None, service.as_ref()), is_whole: true, parts }
+    Update { facts: facts(None, service.as_ref(), None), is_whole: true, parts }
 }
 
 /// An endpoint for each of these hosts and weights.

@@ -52,12 +52,14 @@ impl Group {
                 name: port.name.clone(),
                 port: port.number.into(),
                 protocol: port.protocol.into(),
+                opaque: false,
             });
             let offered = layer.iter().map(|port| ServicePort {
                 name: port.name.clone(),
                 port: port.target.into(),
                 target_port: port.name.clone(),
                 protocol: port.protocol.into(),
+                opaque: false,
             });
             let data = Workload { addresses, ports: ports.collect(), ..Workload::default() };
             (resource_name(&name).unwrap_or(name), data, offered.collect())
