@@ -96,7 +96,8 @@ impl Reconciler for Routes {
         let tenancy = request.id().tenancy.clone().unwrap_or_default();
         let id = ROUTES.id(request.name(), &tenancy);
         let mut stored = ctx.read::<ServiceRoutes>(&id)?;
-        let service = ctx.cache().get(SERVICE, &SERVICE.id(request.name(), &tenancy))?.filter(|service| !service.is_marked());
+        let service =
+            ctx.cache().get(SERVICE, &SERVICE.id(request.name(), &tenancy))?.filter(|service| !service.is_marked());
         let uid = service.as_ref().map(|service| service.id().uid.as_str());
         // Routes of an earlier Service of the name.
         if let Some(old) = &stored
