@@ -293,6 +293,7 @@ async fn a_target_of_nobody_is_not_found() {
     }
     let (code, text) = refusal(proxy.policy(None).await.map(drop));
     assert_eq!((code, text.as_str()), (Code::InvalidArgument, "a target is required; set addr or authority"));
-    let (code, _) = refusal(proxy.policy(Some(Target::Addr(Default::default()))).await.map(drop));
+    let (code, _) =
+        refusal(proxy.policy(Some(Target::Addr(linkerd2_proxy_api::net::TcpAddress::default()))).await.map(drop));
     assert_eq!(code, Code::InvalidArgument);
 }

@@ -10,6 +10,8 @@
 //! A change of an HttpRoute costs the routes of its service; a change of a Service costs the routes that name it, found
 //! in indexes.
 
+use std::time::Duration;
+
 use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Index, Key, Mapper, Outcome, Reconciler, Request, Status, Typed,
     Watch, pb, prost::Message as _,
@@ -38,20 +40,23 @@ pub(crate) const MAX_ROUTES: usize = 64;
 /// Most bytes of a service's routes.
 const MAX_BYTES: usize = 256 << 10;
 
+/// Delay until a route that waits for a place looks again.
+const WAITING_RETRY_DELAY: Duration = Duration::from_secs(10);
+
 /// Services and routes that are reconciled at once.
 const PARALLEL: u32 = 4;
 
-pub(crate) static CONTROLLER: Controller<Routes> = Controller::new("routes", SERVICE, Routes)
+pub(crate) static CONTROLLER: Controller<Routes> = Controller::new("routes", ROUTES, Routes)
     .watches(&[
         &Watch::new(HTTP_ROUTE, Mapper::Map(parent_of))
             .indexes(&[Index::by_value(PARENT, "parent.service").in_tenancy()]),
-        &Watch::new(ROUTES, Mapper::SameName),
+        &Watch::new(SERVICE, Mapper::SameName),
     ])
     .parallel(PARALLEL);
 
 pub(crate) static STATUSES: Controller<Statuses> = Controller::new("route-statuses", HTTP_ROUTE, Statuses)
     .indexes(&[Index::by_value(PARENT, "parent.service").in_tenancy(), Index::by_value(NAMED, "services").in_tenancy()])
-    .watches(&[&Watch::new(SERVICE, Mapper::Map(naming)), &Watch::new(ROUTES, Mapper::Map(below))])
+    .watches(&[&Watch::new(SERVICE, Mapper::Map(naming))])
     .parallel(PARALLEL);
 
 /// Keeps the ServiceRoutes.
@@ -63,17 +68,12 @@ pub(crate) struct Statuses;
 #[allow(clippy::unnecessary_wraps, reason = "the signature of a mapper")]
 fn parent_of(_: &Context<'_>, route: &Typed<HttpRoute>) -> Result<Vec<pb::Id>, Error> {
     let tenancy = route.id().tenancy.clone().unwrap_or_default();
-    Ok(route.data.parent.iter().map(|parent| SERVICE.id(&parent.service, &tenancy)).collect())
+    Ok(route.data.parent.iter().map(|parent| ROUTES.id(&parent.service, &tenancy)).collect())
 }
 
 /// The routes that name a service.
 fn naming(ctx: &Context<'_>, service: &Typed<Service>) -> Result<Vec<pb::Id>, Error> {
     Ok(ids(&routes(ctx, NAMED, service.id())?))
-}
-
-/// The routes whose parent has these routes.
-fn below(ctx: &Context<'_>, routes_of: &Typed<ServiceRoutes>) -> Result<Vec<pb::Id>, Error> {
-    Ok(ids(&routes(ctx, PARENT, routes_of.id())?))
 }
 
 fn ids(routes: &[Typed<HttpRoute>]) -> Vec<pb::Id> {
@@ -90,13 +90,14 @@ fn routes(ctx: &Context<'_>, index: &str, service: &pb::Id) -> Result<Vec<Typed<
 }
 
 impl Reconciler for Routes {
-    type Managed = Service;
+    type Managed = ServiceRoutes;
 
-    fn reconcile(&self, ctx: &Context<'_>, request: &Request<Service>) -> Result<Outcome, Error> {
+    fn reconcile(&self, ctx: &Context<'_>, request: &Request<ServiceRoutes>) -> Result<Outcome, Error> {
         let tenancy = request.id().tenancy.clone().unwrap_or_default();
         let id = ROUTES.id(request.name(), &tenancy);
         let mut stored = ctx.read::<ServiceRoutes>(&id)?;
-        let service = ctx.cache().get(SERVICE, request.id())?.filter(|service| !service.is_marked());
+        let service =
+            ctx.cache().get(SERVICE, &SERVICE.id(request.name(), &tenancy))?.filter(|service| !service.is_marked());
         let uid = service.as_ref().map(|service| service.id().uid.as_str());
         // Routes of an earlier Service of the name.
         if let Some(old) = &stored
@@ -147,8 +148,8 @@ impl Reconciler for Statuses {
         let tenancy = route.id().tenancy.clone().unwrap_or_default();
         let exists = |name: &str| ctx.cache().get(SERVICE, &SERVICE.id(name, &tenancy)).map(|found| found.is_some());
         let parent = route.data.parent.as_ref().map(|parent| parent.service.clone()).unwrap_or_default();
-        let computed = ctx.cache().get(ROUTES, &ROUTES.id(&parent, &tenancy))?;
-        let is_there = computed.is_some_and(|all| all.data.routes.iter().any(|other| other.route == route.name()));
+        let all = fitting(routes(ctx, PARENT, &SERVICE.id(&parent, &tenancy))?);
+        let is_there = all.iter().any(|other| other.route == route.name());
         let routed = if !exists(&parent)? {
             Condition::fails(ROUTED).reason("NoService").message(format!("there is no service {parent:?}; create it"))
         } else if is_there {
@@ -174,6 +175,8 @@ impl Reconciler for Statuses {
         };
         match Status::new(STATUS_KEY, &route).with(routed).with(backends).write_if_changed(ctx, &route) {
             Err(failure) if !failure.is_not_found() => Err(failure.into()),
+            // The end of another route does not wake this one.
+            _ if !is_there => Ok(Outcome::RequeueAfter(WAITING_RETRY_DELAY)),
             _ => Ok(Outcome::Done),
         }
     }

@@ -80,6 +80,7 @@ fn routes_beyond_the_bound_wait_for_a_place() {
     let last = format!("route-{MAX_ROUTES}");
     assert_eq!(reasons(&world, &last), ["Waiting", "Found"]);
     world.delete(&HTTP_ROUTE.id("route-0", &World::tenancy())).unwrap();
+    world.advance(std::time::Duration::from_secs(10));
     world.settle().unwrap();
     assert_eq!(reasons(&world, &last), ["Routed", "Found"]);
 }
