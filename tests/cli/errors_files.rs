@@ -121,7 +121,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 21] = [
+const SETTINGS: [&str; 23] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -132,6 +132,8 @@ const SETTINGS: [&str; 21] = [
     "[http]\nallowed_hosts = [\"http://a\"]\n",
     "[destination]\nzone = \"Cluster.\"\n",
     "[dns]\nshort_zone = \"cluster.local\"\n",
+    "[dns]\nprefer_zone = \"a\\tb\"\n",
+    "[dns]\nprefer_zone_alone_from = 2\n",
     "[tls]\ncert_file = \"a.pem\"\n",
     "[tls]\nkey_file = \"a.key\"\n",
     "[tls]\nclient_ca_file = \"ca.pem\"\n",

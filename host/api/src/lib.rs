@@ -32,7 +32,7 @@ mod tls;
 mod transport;
 mod write_health;
 
-pub use dns::DnsOptions;
+pub use dns::{DnsOptions, ZonePreference};
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
