@@ -168,8 +168,9 @@ async fn enough_endpoints_of_the_preferred_zone_are_alone() {
 async fn write_slices(server: &Server) {
     let slice = |number: usize| format!("web-slice-{number:02}");
     for number in 1..=20 {
-        let one = |place: usize| placed(&format!("w-{number:02}-{place}"), &format!("10.1.{number}.{place}"), "", "1.0");
-        let mut endpoints: Vec<_> = (0..100).map(one).collect();
+        let usual =
+            |place: usize| placed(&format!("w-{number:02}-{place}"), &format!("10.1.{number}.{place}"), "", "1.0");
+        let mut endpoints: Vec<_> = (0..100).map(usual).collect();
         if number == 20 {
             endpoints.push(placed("w-20-x", "2001:db8::7", "rack-7", "7.0"));
         }

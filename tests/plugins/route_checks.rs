@@ -16,7 +16,8 @@ const GRANT: &str = "write = true }";
 
 /// A server whose directory is checked by a script of the shell, with the paths of placeholders as `$1` and so on.
 async fn checked_by(script: &str, placeholders: &str, more: &str) -> Edge {
-    let check = format!("write = true, check = {{ command = [\"sh\", \"-c\", '{script}', \"sh\", {placeholders}] }} }}");
+    let check =
+        format!("write = true, check = {{ command = [\"sh\", \"-c\", '{script}', \"sh\", {placeholders}] }} }}");
     Edge::configured(|toml| format!("{}\n{more}", toml.replace(GRANT, &check))).await
 }
 

@@ -30,7 +30,10 @@ const WORKERS: usize = 2;
 /// The README's blocks in a language.
 pub fn blocks(language: &str) -> Vec<&'static str> {
     let start = format!("```{language}\n");
-    README.match_indices(&start).map(|(place, _)| README[place + start.len()..].split_once("\n```").unwrap().0).collect()
+    README
+        .match_indices(&start)
+        .map(|(place, _)| README[place + start.len()..].split_once("\n```").unwrap().0)
+        .collect()
 }
 
 /// The README's first block in a language.

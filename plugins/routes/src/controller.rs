@@ -279,12 +279,8 @@ fn condition(route: &Typed<Route>, verdict: &RouteResult) -> Condition {
             );
             Condition::fails("Applied").reason("Conflict").message(text).about(reference_to(other))
         }
-        RouteResult::Invalid(fault) => {
-            Condition::fails("Applied").reason("Invalid").message(kept(fault))
-        }
-        RouteResult::Refused(fault) => {
-            Condition::fails("Applied").reason(REFUSED).message(kept(fault))
-        }
+        RouteResult::Invalid(fault) => Condition::fails("Applied").reason("Invalid").message(kept(fault)),
+        RouteResult::Refused(fault) => Condition::fails("Applied").reason(REFUSED).message(kept(fault)),
     }
 }
 

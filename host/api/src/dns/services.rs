@@ -150,7 +150,8 @@ impl Services {
             let Some(declared) = reads.service(service).await? else { return Err(ResponseCode::NXDomain) };
             let ttl = self.ttl_of(Some(&declared));
             let none = ServiceEndpoints { ports: declared.ports, ..ServiceEndpoints::default() };
-            return packed(&question, &Gathered { endpoints: none, is_whole: true }, ttl, &self.near).map(Found::Records);
+            return packed(&question, &Gathered { endpoints: none, is_whole: true }, ttl, &self.near)
+                .map(Found::Records);
         };
         let form = question.form();
         let key = form.map(|form| Key { namespace: namespace.to_owned(), service: service.to_owned(), form });

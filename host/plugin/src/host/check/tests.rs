@@ -33,7 +33,8 @@ fn a_candidate_is_checked_beside_the_files_in_place() {
     let text = "ls \"$1\"; cat \"$1\"/*; echo; echo \"$1/a.conf:7\"; echo \"in $(pwd)\"; pwd | grep -qx \"$2\" || echo other; exit 3";
     let refused = script(dir.path(), text, &["{dir}", "{temp}"], LONG).unwrap_err();
     assert_eq!(refused.code, 3);
-    let says = "file \"b.conf\" was refused by \"sh\" (exit status: 3): a.conf; b.conf; former a.confnew b; a.conf:7; in ";
+    let says =
+        "file \"b.conf\" was refused by \"sh\" (exit status: 3): a.conf; b.conf; former a.confnew b; a.conf:7; in ";
     assert!(refused.message.starts_with(says) && !refused.message.contains("other"), "{}", refused.message);
     let silent = script(dir.path(), "exit 1", &[], LONG).unwrap_err();
     assert!(silent.message.ends_with("(exit status: 1): it printed nothing"), "{}", silent.message);

@@ -175,7 +175,8 @@ fn a_writer_waits_for_its_turn_and_no_longer_than_told() {
     let place = TestDir::new();
     let other = place.folder();
     other.take_turn("a", soon()).unwrap();
-    let failure = place.folder().write("a", b"x", ROOM, Instant::now() + Duration::from_millis(20), || Ok(())).unwrap_err();
+    let failure =
+        place.folder().write("a", b"x", ROOM, Instant::now() + Duration::from_millis(20), || Ok(())).unwrap_err();
     assert_eq!(failure.code, 14, "{failure:?}");
     drop(other);
     place.write("a", "x").unwrap();
