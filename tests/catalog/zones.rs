@@ -39,7 +39,7 @@ fn racks() -> Vec<Endpoint> {
 }
 
 async fn preferring(settings: &[(&str, &str)]) -> (Server, SocketAddr) {
-    let setup = settings.iter().fold(Setup::new(), |setup, (key, value)| setup.env(*key, *value));
+    let setup = settings.iter().fold(Setup::new(), |setup, (key, value)| setup.env(key, value));
     let server = setup.start().await;
     let dns = server.dns.unwrap();
     (server, dns)

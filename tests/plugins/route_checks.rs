@@ -1,5 +1,5 @@
-//! Files of the plugin `routes` that the operator has checked before they take their place: by stubs, and by a real nginx
-//! with the configuration of the plugin's README.
+//! Files of the plugin `routes` that the operator has checked before they take their place: by stubs, and by a real
+//! nginx with the configuration of the plugin's README.
 
 use std::fs;
 

@@ -92,8 +92,8 @@ pub(super) fn run(check: &Check, candidate: &Candidate<'_>, key: &str, until: In
         }
         None => {
             let text = format!(
-                "file {name:?} was not checked: {program:?} did not end in time, and was stopped; see {key} in config.toml, \
-                 and controllers.host_call_ms, the time of a write"
+                "file {name:?} was not checked: {program:?} did not end in time, and was stopped; see {key} in \
+                 config.toml, and controllers.host_call_ms, the time of a write"
             );
             Err(Failure::new(Code::DeadlineExceeded, text))
         }
