@@ -5,3 +5,4 @@ mod dns_answers;
 mod endpoints;
 mod existence;
 mod short_names;
+mod zones;

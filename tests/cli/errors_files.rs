@@ -139,7 +139,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 22] = [
+const SETTINGS: [&str; 24] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -150,6 +150,8 @@ const SETTINGS: [&str; 22] = [
     "[http]\nallowed_hosts = [\"http://a\"]\n",
     "[destination]\nzone = \"Cluster.\"\n",
     "[dns]\nshort_zone = \"cluster.local\"\n",
+    "[dns]\nprefer_zone = \"a\\tb\"\n",
+    "[dns]\nprefer_zone_alone_from = 2\n",
     "[tls]\ncert_file = \"a.pem\"\n",
     "[tls]\nkey_file = \"a.key\"\n",
     "[tls]\nclient_ca_file = \"ca.pem\"\n",

@@ -27,10 +27,32 @@ const LISTEN: &str = "127.0.0.1:8080";
 /// Number of nginx workers, to detect that all run.
 const WORKERS: usize = 2;
 
-/// The README's block in a language.
+/// The README's blocks in a language.
+pub fn blocks(language: &str) -> Vec<&'static str> {
+    let start = format!("```{language}\n");
+    README
+        .match_indices(&start)
+        .map(|(place, _)| README[place + start.len()..].split_once("\n```").unwrap().0)
+        .collect()
+}
+
+/// The README's first block in a language.
 fn snippet(language: &str) -> &'static str {
-    let (_, behind) = README.split_once(&format!("```{language}\n")).unwrap();
-    behind.split_once("\n```").unwrap().0
+    blocks(language)[0]
+}
+
+/// The program; `None` without nginx, with a note on stderr.
+pub fn installed() -> Option<&'static str> {
+    let there = |name: &&str| {
+        let tried = Command::new(name).arg("-v").stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    };
+    // Debian's nginx is not on every user's PATH.
+    let found = ["nginx", "/usr/sbin/nginx"].into_iter().find(there);
+    if found.is_none() {
+        skipped("no nginx (package nginx-light)");
+    }
+    found
 }
 
 /// A server with the plugin, and the directory for nginx.
@@ -150,15 +172,7 @@ pub struct Nginx {
 impl Nginx {
     /// `None` without nginx, with a note on stderr.
     pub async fn start(edge: &Edge) -> Option<Self> {
-        let there = |name: &&str| {
-            let tried = Command::new(name).arg("-v").stderr(Stdio::null()).status();
-            tried.is_ok_and(|status| status.success())
-        };
-        // Debian's nginx is not on every user's PATH.
-        let Some(program) = ["nginx", "/usr/sbin/nginx"].into_iter().find(there) else {
-            skipped("no nginx (package nginx-light)");
-            return None;
-        };
+        let program = installed()?;
         let prefix = edge.dir.path().join("prefix");
         std::fs::create_dir(&prefix).unwrap();
         let here = prefix.display();

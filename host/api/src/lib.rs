@@ -34,7 +34,7 @@ mod transport;
 mod write_health;
 
 pub use authority::{AuthorityError, AuthorityFiles, IdentityOptions};
-pub use dns::DnsOptions;
+pub use dns::{DnsOptions, ZonePreference};
 pub use grpc::destination::DestinationOptions;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};

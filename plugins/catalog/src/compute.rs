@@ -1,5 +1,7 @@
 //! Computes the endpoints of a service from its definition and the workloads that it selects.
 
+use std::net::IpAddr;
+
 use mortise_plugin::Typed;
 
 use crate::{
@@ -17,7 +19,7 @@ pub(crate) fn endpoints(service: &Service, workload: &Typed<Workload>) -> Vec<En
         let offers = service.ports.is_empty() || !ports.is_empty();
         offers.then(|| Endpoint {
             workload: workload.name().to_owned(),
-            address: address.host.clone(),
+            address: canonical(&address.host),
             weight: data.weight,
             health: health.into(),
             ports,
@@ -28,6 +30,11 @@ pub(crate) fn endpoints(service: &Service, workload: &Typed<Workload>) -> Vec<En
         })
     };
     data.addresses.iter().filter_map(at).collect()
+}
+
+/// An IP address in the form of RFC 5952, by which the names of addresses are looked up; other hosts as they are.
+fn canonical(host: &str) -> String {
+    host.parse::<IpAddr>().map_or_else(|_| host.to_owned(), |ip| ip.to_string())
 }
 
 /// Ports of a service at an address; the workload's own if the service names none.
@@ -52,4 +59,21 @@ fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> V
         Some(EndpointPort { name: wanted.name.clone(), port: number, protocol: wanted.protocol, opaque: wanted.opaque })
     };
     service.ports.iter().filter_map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_in_one_form() {
+        for (host, form) in [
+            ("2001:DB8:0::1", "2001:db8::1"),
+            ("2001:0db8:0000:0000:0000:0000:0000:0001", "2001:db8::1"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("db.example", "db.example"),
+        ] {
+            assert_eq!(canonical(host), form);
+        }
+    }
 }

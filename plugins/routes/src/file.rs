@@ -224,6 +224,20 @@ pub(crate) fn hostname(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("# hostname ")).filter(|_| head)
 }
 
+/// The text of a file with a server that answers 502 instead of its upstreams.
+pub(crate) fn without_upstreams(text: &str) -> String {
+    let (upstream, mut is_down) = ("    server ", false);
+    let mut idle = String::with_capacity(text.len());
+    for line in text.lines() {
+        if !line.starts_with(upstream) {
+            let _ = writeln!(idle, "{line}");
+        } else if !std::mem::replace(&mut is_down, true) {
+            let _ = writeln!(idle, "    {DOWN_SERVER};");
+        }
+    }
+    idle
+}
+
 /// Whether a file has a `server` block.
 pub(crate) fn has_server(text: &str) -> bool {
     text.lines().any(|line| line == "server {")

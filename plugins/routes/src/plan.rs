@@ -2,7 +2,8 @@
 //!
 //! # Contract
 //! - The older of two Routes for one path has it; the age is that of the uid, a ULID. The younger has no file.
-//! - A Route that the rules refuse keeps its former part, read from its file: the Route passed under earlier rules.
+//! - A Route that the rules refuse keeps its former part, read from its file: the Route passed under earlier rules. So
+//!   does a Route whose new file the operator's check refused.
 //! - The `server` block of a hostname is in the file of the oldest Route that has a file.
 //! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they are.
 //! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream or variable is
@@ -25,11 +26,12 @@ use crate::{
     settings::Nginx,
 };
 
-/// A Route, its upstreams, and the text of its file if it has one.
+/// A Route, its upstreams, the text of its file if it has one, and why the check refused its new file if it did.
 pub(crate) struct Member {
     pub(crate) route: Typed<Route>,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) before: Option<String>,
+    pub(crate) refused: Option<String>,
 }
 
 /// Action on a Route's file.
@@ -46,6 +48,8 @@ pub(crate) enum RouteResult {
     /// Another Route has the path.
     Conflict(pb::Id),
     Invalid(String),
+    /// The operator's check refused the new file.
+    Refused(String),
 }
 
 /// Planned step for a Route.
@@ -81,7 +85,7 @@ pub(crate) fn plan(hostname: &str, nginx: &Nginx, members: &[Member]) -> Result<
         let (part, fault) = contribution(hostname, nginx, member);
         let other = part.as_ref().and_then(|part| taken.get(&part.prefix)).cloned();
         let verdict = match (fault, &other) {
-            (Some(fault), _) => RouteResult::Invalid(fault),
+            (Some(fault), _) => fault,
             (None, Some(other)) => RouteResult::Conflict(pb::Id::clone(other)),
             (None, None) => RouteResult::Written,
         };
@@ -110,15 +114,15 @@ pub(crate) fn plan(hostname: &str, nginx: &Nginx, members: &[Member]) -> Result<
 }
 
 /// A Route's part of its hostname, and the first fault of the Route.
-fn contribution(hostname: &str, nginx: &Nginx, member: &Member) -> (Option<RouteConfig>, Option<String>) {
+fn contribution(hostname: &str, nginx: &Nginx, member: &Member) -> (Option<RouteConfig>, Option<RouteResult>) {
     let name = RouteName::of(member.route.id());
-    let mut said = Diagnostics::new();
-    rules::judge(&member.route.data, &mut said);
-    let Some(fault) = said.iter().next() else {
+    let mut found = Diagnostics::new();
+    rules::judge(&member.route.data, &mut found);
+    let invalid = found.iter().next().map(|fault| RouteResult::Invalid(format!("{}: {}", fault.path, fault.summary)));
+    let Some(fault) = invalid.or_else(|| member.refused.clone().map(RouteResult::Refused)) else {
         let config = RouteConfig::new(name, &member.route.data.path_prefix, &member.upstreams, nginx);
         return (Some(config), None);
     };
-    let fault = format!("{}: {}", fault.path, fault.summary);
     let former = member.before.as_deref().and_then(|text| RouteConfig::recover(name, text));
     (former.and_then(|(of, part)| (of == hostname && part.is_valid()).then_some(part)), Some(fault))
 }

@@ -145,7 +145,7 @@ mod tests {
     use hickory_proto::rr::{Name, RecordType};
 
     use super::*;
-    use crate::dns::{answer::Question, name::Part};
+    use crate::dns::{answer::Question, name::Part, narrow::Narrowing};
 
     fn moment(newest: u64) -> Moment {
         Moment { types: Arc::new(Registry::builtin().unwrap()), newest }
@@ -153,7 +153,13 @@ mod tests {
 
     fn key(service: usize) -> Key {
         let name = Name::from_ascii("web.").unwrap();
-        let question = Question { name: name.clone(), record_type: RecordType::A, part: Part::Whole, service: name };
+        let question = Question {
+            name: name.clone(),
+            record_type: RecordType::A,
+            part: Part::Whole,
+            narrowing: Narrowing::All,
+            service: name,
+        };
         Key { namespace: "default".into(), service: service.to_string(), form: question.form().unwrap() }
     }
 

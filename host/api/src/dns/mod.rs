@@ -3,7 +3,8 @@
 //!
 //! # Contract
 //! `name.namespace.svc.ZONE` is a service, `_port._tcp.` before it one of its ports, and `workload.` before it one of
-//! its workloads; `_name._tcp.namespace.svc.ZONE` has all of its ports. A second zone has short names ([`name`]). Each
+//! its workloads; `_name._tcp.namespace.svc.ZONE` has all of its ports. `zone` and `label` before it choose among its
+//! endpoints ([`narrow`]). A second zone has short names ([`name`]). Each
 //! answer shows the stored `catalog.v1.ServiceEndpoints` at that moment. Without the plugin answers are SERVFAIL, since
 //! the health would be that of some earlier time. DNS has no tokens, so all queries have the policies of
 //! `acl.dns_policies`. docs/dns.md lists the answers.
@@ -28,6 +29,7 @@ mod cache;
 mod hosts;
 mod large;
 mod name;
+mod narrow;
 mod packed;
 mod reads;
 mod resolve;
@@ -40,6 +42,7 @@ use std::{io, net::SocketAddr, time::Duration};
 use hickory_proto::rr::Name;
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
+pub use self::narrow::ZonePreference;
 pub(crate) use self::serve::serve;
 use crate::port;
 
@@ -54,6 +57,8 @@ pub struct DnsOptions {
     pub zone: Name,
     /// A second domain, of short names; `None` without one.
     pub short_zone: Option<Name>,
+    /// The zone of workloads whose endpoints come first.
+    pub preference: ZonePreference,
     /// Time to live of answers, seconds.
     pub ttl: u32,
     /// Concurrently answered queries.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use hickory_proto::rr::Name;
 use mortise_resource::{name::is_valid, tenancy::DEFAULT};
 
+use super::narrow::Narrowing;
+
 /// The subject of a name. Names of resources are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
@@ -18,8 +20,8 @@ pub(super) enum Subject {
     Server,
     /// A name without records, with names below it.
     Empty,
-    /// A service, or a part of it.
-    Service { namespace: String, service: String, part: Part },
+    /// A service, or a part of it, with a condition on its endpoints.
+    Service { namespace: String, service: String, narrowing: Narrowing, part: Part },
     /// A name that cannot exist.
     Nothing,
 }
@@ -99,8 +101,8 @@ fn of_whole(labels: &[&str]) -> Subject {
     }
 }
 
-/// Parses the labels of a short name. Of two labels, the second is the namespace, so a workload's name has three. These
-/// names have no `svc`; the zone may begin with it (`svc.mesh`).
+/// Parses the labels of a short name. Of two labels, the second is the namespace, so names of workloads, zones and
+/// labels have a namespace. These names have no `svc`; the zone may begin with it (`svc.mesh`).
 fn of_short(labels: &[&str]) -> Subject {
     match labels {
         [] => Subject::Apex,
@@ -127,6 +129,25 @@ fn below(labels: &[&str], namespace: &str) -> Subject {
             Some(port) => of_service(service, namespace, Part::Port(port.to_owned())),
             None => Subject::Nothing,
         },
+        [labels @ .., mark, service] if Narrowing::is_mark(mark) => narrowed(labels, mark, service, namespace),
+        _ => Subject::Nothing,
+    }
+}
+
+/// A service with a condition on its endpoints, or a port of it.
+fn narrowed(labels: &[&str], mark: &str, service: &str, namespace: &str) -> Subject {
+    let (part, labels) = match labels {
+        ["_tcp", labels @ ..] => (Part::Protocol, labels),
+        [port, "_tcp", labels @ ..] => match port.strip_prefix('_').filter(|port| is_valid(port)) {
+            Some(port) => (Part::Port(port.to_owned()), labels),
+            None => return Subject::Nothing,
+        },
+        labels => (Part::Whole, labels),
+    };
+    match (Narrowing::parse(labels, mark), of_service(service, namespace, part)) {
+        (Some(narrowing), Subject::Service { namespace, service, part, .. }) => {
+            Subject::Service { namespace, service, narrowing, part }
+        }
         _ => Subject::Nothing,
     }
 }
@@ -135,12 +156,17 @@ fn of_service(service: &str, namespace: &str, part: Part) -> Subject {
     if !is_valid(service) || !is_valid(namespace) {
         return Subject::Nothing;
     }
-    Subject::Service { namespace: namespace.to_owned(), service: service.to_owned(), part }
+    let (namespace, service) = (namespace.to_owned(), service.to_owned());
+    Subject::Service { namespace, service, narrowing: Narrowing::All, part }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn in_namespace(namespace: &str, narrowing: Narrowing, part: Part) -> Subject {
+        Subject::Service { namespace: namespace.into(), service: "web".into(), narrowing, part }
+    }
 
     fn is(text: &str) -> Subject {
         let zone = Name::from_ascii("cluster.local.").unwrap();
@@ -153,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart_whatever_their_case() {
-        let service = |part| Subject::Service { namespace: "shop".into(), service: "web".into(), part };
+        let service = |part| in_namespace("shop", Narrowing::All, part);
         for (text, expected) in [
             ("cluster.local.", Subject::Apex),
             ("CLUSTER.Local.", Subject::Apex),
@@ -208,8 +234,8 @@ mod tests {
 
     #[test]
     fn short_names_are_in_the_namespace_default_or_name_theirs() {
-        let in_default = |part| Subject::Service { namespace: "default".into(), service: "web".into(), part };
-        let in_shop = |part| Subject::Service { namespace: "shop".into(), service: "web".into(), part };
+        let in_default = |part| in_namespace("default", Narrowing::All, part);
+        let in_shop = |part| in_namespace("shop", Narrowing::All, part);
         for (text, expected) in [
             ("mesh.", Subject::Apex),
             ("_tcp.mesh.", Subject::Empty),
@@ -228,6 +254,46 @@ mod tests {
         ] {
             assert_eq!(is(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn names_may_have_a_zone_or_a_label_of_endpoints() {
+        let zone = |zone: &str, part| in_namespace("shop", Narrowing::Zone(zone.into()), part);
+        let label = |value: &str, part| {
+            let label = Narrowing::Label { key: "version".into(), value: value.into() };
+            in_namespace("shop", label, part)
+        };
+        for (text, expected) in [
+            ("Rack-1.zone.web.shop.svc.cluster.local.", zone("rack-1", Part::Whole)),
+            ("eu.west.zone.web.shop.svc.cluster.local.", zone("eu.west", Part::Whole)),
+            ("zone.zone.web.shop.svc.cluster.local.", zone("zone", Part::Whole)),
+            ("_tcp.rack-1.zone.web.shop.svc.cluster.local.", zone("rack-1", Part::Protocol)),
+            ("_http._tcp.rack-1.zone.web.shop.svc.cluster.local.", zone("rack-1", Part::Port("http".into()))),
+            ("rack-1.zone.web.shop.mesh.", zone("rack-1", Part::Whole)),
+            ("v2.version.label.web.shop.svc.cluster.local.", label("v2", Part::Whole)),
+            ("1.2.Version.Label.web.shop.svc.cluster.local.", label("1.2", Part::Whole)),
+            ("version.label.web.shop.svc.cluster.local.", label("", Part::Whole)),
+            ("_http._tcp.v2.version.label.web.shop.mesh.", label("v2", Part::Port("http".into()))),
+            ("_tcp.zone.web.shop.svc.cluster.local.", Subject::Nothing),
+            ("_http._tcp.zone.web.shop.svc.cluster.local.", Subject::Nothing),
+            ("_a_b._tcp.rack-1.zone.web.shop.svc.cluster.local.", Subject::Nothing),
+            ("rack-1.zones.web.shop.svc.cluster.local.", Subject::Nothing),
+            ("rack-1.zone.my_app.shop.svc.cluster.local.", Subject::Nothing),
+            // Names of before keep their sense.
+            ("zone.web.shop.svc.cluster.local.", in_namespace("shop", Narrowing::All, Part::Workload("zone".into()))),
+            ("label.web.shop.mesh.", in_namespace("shop", Narrowing::All, Part::Workload("label".into()))),
+            ("_http._tcp.web.zone.mesh.", in_namespace("zone", Narrowing::All, Part::Port("http".into()))),
+        ] {
+            assert_eq!(is(text), expected, "{text}");
+        }
+        // Without a namespace, the last label of a short name is one.
+        let workload = Subject::Service {
+            namespace: "web".into(),
+            service: "zone".into(),
+            narrowing: Narrowing::All,
+            part: Part::Workload("rack-1".into()),
+        };
+        assert_eq!(is("rack-1.zone.web.mesh."), workload);
     }
 
     #[test]

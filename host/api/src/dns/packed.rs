@@ -39,10 +39,12 @@ pub(super) enum Owner<'n> {
 pub(super) struct Packed {
     /// The record that precedes all others; empty without one.
     first: Vec<u8>,
-    /// The answers, in any order.
+    /// The answers, near ones first, otherwise in any order.
     answers: Vec<u8>,
     /// End of each answer in `answers`.
     ends: Vec<u32>,
+    /// Number of answers that come before the others, and are the first ones in `answers`.
+    near: usize,
     /// Addresses of targets, which an answer has all or not at all.
     additionals: Vec<u8>,
     additional_count: u16,
@@ -87,6 +89,16 @@ impl Packed {
         self.ends.push(u32::try_from(self.answers.len()).unwrap_or(u32::MAX));
     }
 
+    /// Makes all answers so far come before the following ones.
+    pub(super) fn end_near(&mut self) {
+        self.near = self.ends.len();
+    }
+
+    /// Whether some answers come before others.
+    pub(super) fn has_near(&self) -> bool {
+        self.near > 0
+    }
+
     /// Adds an address of a target. The addresses beyond those that a message can hold are left out.
     pub(super) fn push_additional(&mut self, owner: Owner<'_>, ttl: u32, ip: IpAddr) {
         if self.additionals.len() < usize::from(u16::MAX) {
@@ -116,7 +128,7 @@ impl Packed {
     }
 
     /// Encodes an answer with as many of the records as fit into `room` bytes, in another order each time, since
-    /// clients take the first one. `reply` has everything but the records. An answer without some of its records is
+    /// clients take the first one: near ones, then the others. `reply` has everything but the records. An answer without some of its records is
     /// marked as truncated if `marks` is true.
     pub(super) fn encode(&self, mut reply: Message, room: usize, marks: bool) -> Option<Vec<u8>> {
         let whole = reply.to_vec().ok()?;
@@ -143,7 +155,8 @@ impl Packed {
             let mut order: Vec<usize> = (0..self.ends.len()).collect();
             let count = order.len();
             for place in 0..count {
-                order.swap(place, fastrand::usize(place..count));
+                let end = if place < self.near { self.near } else { count };
+                order.swap(place, fastrand::usize(place..end));
                 let Some(record) = order.get(place).and_then(|number| self.answer(*number)) else { continue };
                 if message.len() + record.len() > room || answers == u16::MAX {
                     break;
@@ -250,7 +263,11 @@ mod tests {
     use mortise_resource::grpc::catalog::{Endpoint, EndpointPort, Health, ServiceEndpoints};
 
     use super::*;
-    use crate::dns::{answer::Question, name::Part};
+    use crate::dns::{
+        answer::Question,
+        name::Part,
+        narrow::{Narrowing, ZonePreference},
+    };
 
     const SERVICE: &str = "web.default.svc.cluster.local.";
 
@@ -274,7 +291,8 @@ mod tests {
         };
         let endpoints = ServiceEndpoints { endpoints: (0..count).map(endpoint).collect(), ..Default::default() };
         let (name, service) = (Name::from_ascii(name).unwrap(), Name::from_ascii(SERVICE).unwrap());
-        Question { name, record_type, part, service }.pack(&endpoints, 5).unwrap()
+        let question = Question { name, record_type, part, narrowing: Narrowing::All, service };
+        question.pack(&endpoints, 5, &ZonePreference::default()).unwrap()
     }
 
     fn encoded(packed: &Packed, reply: Message, room: usize) -> (Message, usize) {
@@ -309,6 +327,34 @@ mod tests {
         let (message, length) = encoded(&all, reply(SERVICE, RecordType::SRV, true), 65_535);
         assert_eq!((message.answers.len(), message.metadata.truncation), (1_000, false), "{length}");
         assert_eq!(message.additionals.len(), 0, "they do not fit, and are optional");
+    }
+
+    /// Near answers come first, in another order each time, and are the ones that a small answer has.
+    #[test]
+    fn near_answers_come_before_the_others() {
+        let mut packed = Packed::default();
+        for number in 0..100_u8 {
+            packed.push(RecordType::A, 1, &[10, 0, 0, number]);
+            if number == 19 {
+                packed.end_near();
+            }
+        }
+        let last = |record: &hickory_proto::rr::Record| match &record.data {
+            RData::A(ip) => ip.octets()[3],
+            other => panic!("{other}"),
+        };
+        let mut orders = BTreeSet::new();
+        for _ in 0..4 {
+            let (message, _) = encoded(&packed, reply(SERVICE, RecordType::A, false), 512);
+            let numbers: Vec<_> = message.answers.iter().map(last).collect();
+            assert_eq!(numbers.len(), 29);
+            let near: BTreeSet<_> = numbers[..20].iter().copied().collect();
+            assert!(near == (0..20).collect() && numbers[20..].iter().all(|number| *number >= 20), "{numbers:?}");
+            orders.insert(numbers);
+        }
+        assert!(orders.len() > 1, "another order each time");
+        let (message, _) = encoded(&packed, reply(SERVICE, RecordType::A, false), 200);
+        assert!(message.answers.iter().all(|record| last(record) < 20), "{message}");
     }
 
     #[test]

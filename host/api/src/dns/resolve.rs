@@ -176,11 +176,12 @@ impl Resolver {
                 let answers = own.into_iter().filter(|record| record.record_type() == query_type).collect();
                 Lookup::records(Records { answers, additionals: Vec::new() })
             }
-            Subject::Service { namespace, service, part } => {
+            Subject::Service { namespace, service, narrowing, part } => {
                 let is_short = self.options.short_zone.as_ref() == Some(zone);
                 let labels = format!("{service}.{namespace}{}", if is_short { "" } else { ".svc" });
                 let whole = name_in(zone, &labels);
-                let question = Question { name: name.clone(), record_type: query_type, part, service: whole };
+                let question =
+                    Question { name: name.clone(), record_type: query_type, part, narrowing, service: whole };
                 let found = self.services.answer(question, (&namespace, &service), client).await;
                 found.map_or_else(Lookup::code, Lookup::found)
             }

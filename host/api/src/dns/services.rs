@@ -20,11 +20,12 @@ use super::{
     hosts::{self, Hosts},
     large::{Large, Thread, Transport},
     name::{Part, Zones},
+    narrow::ZonePreference,
     packed::Packed,
     reads::{Reads, data_of},
     reverse,
 };
-use crate::endpoints::{Layout, is_healthy, require_catalog, service_endpoints, slices};
+use crate::endpoints::{Layout, require_catalog, service_endpoints, slices};
 
 /// Bytes of the smallest record in an answer about a service: a compressed name, ten fixed bytes, and an address.
 const MIN_RECORD_BYTES: usize = 16;
@@ -33,8 +34,12 @@ const MIN_RECORD_BYTES: usize = 16;
 /// hundreds of endpoints take as long as dozens of usual queries.
 const LARGE_SERVICE_BYTES: usize = 32 << 10;
 
-/// Most slices of a service whose answers are kept. Of a larger one each answer reads as many parts as it has room for.
-const MAX_KEPT_SLICES: usize = 16;
+/// Most slices of a service of which each answer reads every part. Of a larger service it reads parts until the answer
+/// has no more room, and near endpoints are looked for in so many parts.
+const MAX_WHOLE_SLICES: usize = 16;
+
+/// Most parts of a larger service that an answer reads, for records that few endpoints have.
+const MAX_PARTS: usize = 64;
 
 /// Longest time to live that a service may ask for, seconds, as the plugin `catalog` has it.
 const MAX_TTL: i64 = 3_600;
@@ -63,6 +68,7 @@ pub(super) struct Services {
     ttl: u32,
     zone: Name,
     short_zone: Option<Name>,
+    near: Arc<ZonePreference>,
     answers: Answers,
     large: Large,
     hosts: Hosts,
@@ -75,6 +81,7 @@ impl Services {
             ttl: options.ttl,
             zone: options.zone.clone(),
             short_zone: options.short_zone.clone(),
+            near: Arc::new(options.preference.clone()),
             answers: Answers::new(),
             large: Large::new(options.queries),
             hosts: Hosts::new(options.queries),
@@ -143,7 +150,8 @@ impl Services {
             let Some(declared) = reads.service(service).await? else { return Err(ResponseCode::NXDomain) };
             let ttl = self.ttl_of(Some(&declared));
             let none = ServiceEndpoints { ports: declared.ports, ..ServiceEndpoints::default() };
-            return packed(&question, &none, ttl).map(Found::Records);
+            return packed(&question, &Gathered { endpoints: none, is_whole: true }, ttl, &self.near)
+                .map(Found::Records);
         };
         let form = question.form();
         let key = form.map(|form| Key { namespace: namespace.to_owned(), service: service.to_owned(), form });
@@ -160,15 +168,16 @@ impl Services {
         let is_large = question.needs_endpoints() && (head.len() > LARGE_SERVICE_BYTES || !layout.slices.is_empty());
         let Some(thread) = self.large.thread(is_large, client.transport) else { return Ok(Found::Busy) };
         let ttl = self.ttl_of(reads.service(service).await?.as_ref());
-        let is_kept = layout.slices.len() <= MAX_KEPT_SLICES;
-        let enough = if is_kept { usize::MAX } else { client.room / MIN_RECORD_BYTES + 1 };
-        let endpoints = if question.needs_endpoints() {
-            gather(&mut reads, &question.part, head, &layout, enough, &thread).await?
+        let room = client.room / MIN_RECORD_BYTES + 1;
+        let enough = if layout.slices.len() <= MAX_WHOLE_SLICES { usize::MAX } else { room };
+        let gathered = if question.needs_endpoints() {
+            gather(&mut reads, &question, head, &layout, (enough, &self.near), &thread).await?
         } else {
-            ServiceEndpoints::default()
+            Gathered { endpoints: ServiceEndpoints::default(), is_whole: true }
         };
-        let records = thread.run(move || packed(&question, &endpoints, ttl)).await?;
-        if let Some(key) = key.filter(|_| is_kept) {
+        let (is_whole, near) = (gathered.is_whole, self.near.clone());
+        let records = thread.run(move || packed(&question, &gathered, ttl, &near)).await?;
+        if let Some(key) = key.filter(|_| is_whole) {
             self.answers.put(key, Known { records: records.clone(), basis: reads.into_basis() });
         }
         Ok(Found::Records(records))
@@ -181,24 +190,40 @@ impl Services {
     }
 }
 
-fn packed(question: &Question, endpoints: &ServiceEndpoints, ttl: u32) -> Result<Arc<Packed>, ResponseCode> {
-    question.pack(endpoints, ttl).map(Arc::new).ok_or(ResponseCode::NXDomain)
+/// Endpoints of a service.
+struct Gathered {
+    endpoints: ServiceEndpoints,
+    /// Whether all parts that the question is about were read.
+    is_whole: bool,
 }
 
-/// Reads the parts of a service in random order, until they have enough healthy endpoints; of a workload, the part that
-/// has it is.
+/// Makes the records. A name may exist in a part that was not read.
+fn packed(
+    question: &Question,
+    gathered: &Gathered,
+    ttl: u32,
+    near: &ZonePreference,
+) -> Result<Arc<Packed>, ResponseCode> {
+    match question.pack(&gathered.endpoints, ttl, near) {
+        None if gathered.is_whole => Err(ResponseCode::NXDomain),
+        records => Ok(Arc::new(records.unwrap_or_default())),
+    }
+}
+
+/// Reads the parts of a service in random order, until they have enough endpoints for the answer; of a workload, the
+/// part that has it is.
 async fn gather(
     reads: &mut Reads<'_>,
-    part: &Part,
+    question: &Question,
     head: Vec<u8>,
     layout: &Layout,
-    enough: usize,
+    (enough, near): (usize, &ZonePreference),
     thread: &Thread,
-) -> Result<ServiceEndpoints, ResponseCode> {
+) -> Result<Gathered, ResponseCode> {
     let decode = move || ServiceEndpoints::decode(head.as_slice()).map_err(|_| ResponseCode::ServFail);
     let mut known = thread.run(decode).await?;
     let mut of_head = Some(std::mem::take(&mut known.endpoints));
-    let mut parts: Vec<Option<&SliceRange>> = match part {
+    let mut parts: Vec<Option<&SliceRange>> = match &question.part {
         Part::Workload(workload) => vec![layout.slice_of(workload), None],
         Part::Whole | Part::Service | Part::Protocol | Part::Port(_) => {
             std::iter::once(None).chain(layout.slices.iter().map(Some)).collect()
@@ -206,19 +231,27 @@ async fn gather(
     };
     fastrand::shuffle(&mut parts);
     parts.dedup();
-    for part in parts {
-        match part {
-            None => known.endpoints.extend(of_head.take().unwrap_or_default()),
-            Some(range) => {
-                let slice = reads.read_data(&slices(), &range.slice).await?;
-                let Some(slice) = slice else { continue };
-                let decode = move || EndpointSlice::decode(slice.as_slice()).map_err(|_| ResponseCode::ServFail);
-                known.endpoints.extend(thread.run(decode).await?.endpoints);
-            }
+    let (mut read, mut wanted, mut wanted_near) = (0, 0, 0);
+    for part in parts.iter().take(MAX_PARTS) {
+        let found = match part {
+            None => of_head.take().unwrap_or_default(),
+            Some(range) => match reads.read_data(&slices(), &range.slice).await? {
+                Some(slice) => {
+                    let decode = move || EndpointSlice::decode(slice.as_slice()).map_err(|_| ResponseCode::ServFail);
+                    thread.run(decode).await?.endpoints
+                }
+                None => Vec::new(),
+            },
+        };
+        read += 1;
+        for endpoint in found.iter().filter(|endpoint| question.wants(endpoint)) {
+            wanted += 1;
+            wanted_near += usize::from(near.is_near(endpoint));
         }
-        if known.endpoints.iter().filter(|endpoint| is_healthy(endpoint)).count() >= enough {
+        known.endpoints.extend(found);
+        if wanted_near >= enough || (wanted >= enough && read >= MAX_WHOLE_SLICES) {
             break;
         }
     }
-    Ok(known)
+    Ok(Gathered { endpoints: known, is_whole: read == parts.len() })
 }

@@ -40,10 +40,12 @@ pub(crate) enum SettingError {
     NotAZone { key: &'static str, text: String },
     #[error("dns.short_zone is {text:?}, as destination.zone is; the names of the two differ, so choose another zone")]
     SameZone { text: String },
+    #[error("dns.prefer_zone must be the zone of workloads: at most 63 bytes without control characters, got {text:?}")]
+    NotAWorkloadZone { text: String },
     #[error("{key} {what}")]
     Region { key: String, what: &'static str },
     #[error("{given} has no effect without {missing}; set both, or neither")]
-    TlsAlone { given: &'static str, missing: &'static str },
+    Alone { given: &'static str, missing: &'static str },
     #[error(
         "identity.cert_file needs tokens (acl.enabled), or every caller would get a certificate for every identity; set \
          acl.enabled = true, or leave identity.cert_file out"

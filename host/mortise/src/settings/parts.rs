@@ -8,7 +8,9 @@ use std::{
 };
 
 use mortise_acl::Access;
-use mortise_api::{DestinationOptions, DnsOptions, HttpOptions, IdentityOptions, ServerOptions, TlsOptions};
+use mortise_api::{
+    DestinationOptions, DnsOptions, HttpOptions, IdentityOptions, ServerOptions, TlsOptions, ZonePreference,
+};
 use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, threshold};
 use mortise_plugin_manager::controllers::Quota;
@@ -102,6 +104,7 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
         optional,
         zone,
         short_zone: DnsOptions::parse_zone(&dns.short_zone).filter(|_| !dns.short_zone.is_empty()),
+        preference: ZonePreference { zone: dns.prefer_zone.clone(), alone_from: dns.prefer_zone_alone_from },
         ttl: dns.ttl_s.0 as u32,
         queries: dns.concurrent_queries,
         max_connections: test.dns_connections.unwrap_or(DnsOptions::MAX_CONNECTIONS),

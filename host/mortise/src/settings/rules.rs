@@ -7,9 +7,12 @@ use mortise_api::ClientCerts;
 use super::{
     error::SettingError,
     plugin, region,
-    table::{Config, Identity, Plugins, Tls},
+    table::{Config, Dns, Identity, Plugins, Tls},
 };
 use crate::bundled;
+
+/// Longest zone of a workload, bytes, as the plugin `catalog` has it.
+const MAX_WORKLOAD_ZONE_BYTES: usize = 63;
 
 impl Config {
     /// Checks all settings. The text of a fault begins with the key, by which its origin is found.
@@ -35,6 +38,7 @@ impl Config {
         if zone == short {
             return Err(SettingError::SameZone { text: zone.clone() });
         }
+        self.dns.check()?;
         region::check(self)?;
         self.log.filter()?;
         plugin::read(&self.plugin)?;
@@ -83,6 +87,19 @@ impl Config {
     }
 }
 
+impl Dns {
+    fn check(&self) -> Result<(), SettingError> {
+        let zone = &self.prefer_zone;
+        if zone.len() > MAX_WORKLOAD_ZONE_BYTES || zone.chars().any(char::is_control) {
+            return Err(SettingError::NotAWorkloadZone { text: zone.clone() });
+        }
+        if zone.is_empty() && self.prefer_zone_alone_from > 0 {
+            return Err(SettingError::Alone { given: "dns.prefer_zone_alone_from", missing: "dns.prefer_zone" });
+        }
+        Ok(())
+    }
+}
+
 impl Plugins {
     fn check_trust(&self) -> Result<(), SettingError> {
         let is_digest = |text: &&String| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -116,7 +133,7 @@ impl Tls {
     fn check(&self) -> Result<(), SettingError> {
         let Self { cert_file, key_file, client_ca_file, client_certs, .. } = self;
         let given = |path: &Path| !path.as_os_str().is_empty();
-        let alone = |given, missing| Err(SettingError::TlsAlone { given, missing });
+        let alone = |given, missing| Err(SettingError::Alone { given, missing });
         match (given(cert_file), given(key_file), given(client_ca_file)) {
             (true, false, _) => alone("tls.cert_file", "tls.key_file"),
             (false, true, _) => alone("tls.key_file", "tls.cert_file"),

@@ -45,7 +45,9 @@ const TAIL: &str = r#"
 # or to write ("edge.v1.*" is every kind), directories and secrets by the names that the plugin uses, and hosts for HTTP and
 # TCP. "api.example.org" is https on port 443 alone, plain HTTP needs "http://", and "*.example.net" is every name below. A
 # granted name covers all addresses that it resolves to, private ones included, and "*" covers all that this server reaches
-# (docs/operations.md). The files of a directory take at most `bytes`, 64 MiB by default.
+# (docs/operations.md). The files of a directory take at most `bytes`, 64 MiB by default. `check` is a command of yours that
+# refuses a file before it takes its place: check = { command = ["nginx", "-t", "-c", "{config}"], config = "/etc/x.conf" }, with
+# {dir} for the directory with the new file, {file}, {temp} and {config} (plugins/routes/README.md).
 #
 # [plugin.demo.grants]
 # read = ["edge.v1.Route"]

@@ -373,6 +373,10 @@ section! {
         addr: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8600));
         /// A second zone with short names: NAME.ZONE in the namespace `default`, and NAME.NAMESPACE.ZONE. Empty: none.
         short_zone: String = String::new();
+        /// Zone of workloads, such as that of this server: healthy endpoints of it come first in answers. Empty: none.
+        prefer_zone: String = String::new();
+        /// Healthy endpoints of prefer_zone from which on an answer has them alone. 0: the others always follow.
+        prefer_zone_alone_from: usize = 0, Range::new(0, 100_000);
         /// Time for which clients may keep an answer, unless the service has a dns_ttl.
         ttl_s: Seconds = Seconds(1), Range::seconds(0, 5);
         /// Queries in progress over UDP, and sixteen times as many as over TCP. Further ones are dropped over UDP, and

@@ -74,7 +74,7 @@ pub(super) fn settings(
         for (name, content) in files {
             put(&path.join(name), content)?;
         }
-        grants.directories.insert(directory.clone(), Directory { path, write: true, bytes: None });
+        grants.directories.insert(directory.clone(), Directory { path, write: true, bytes: None, check: None });
     }
     for (secret, content) in &case.secrets {
         if !plain(secret) {

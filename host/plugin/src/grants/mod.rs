@@ -4,6 +4,7 @@
 //! secrets and hosts for HTTP and TCP are granted one by one, by name; a fault in a grant is a fault of the
 //! configuration, found when that is read. A refusal for a missing grant names the setting to add.
 
+pub(crate) mod check;
 pub(crate) mod hosts;
 pub(crate) mod http_hosts;
 pub(crate) mod requests;
@@ -15,6 +16,7 @@ use mortise_resource::{pb, types::Gvk};
 use serde::{Deserialize, Serialize};
 
 use crate::grants::{
+    check::Check,
     hosts::HostPort,
     http_hosts::{HttpHost, Target},
     requests::GrantRequests,
@@ -52,6 +54,9 @@ pub struct Directory {
     /// Most bytes of its files together after a write; `None` for 64 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Size>,
+    /// Check of files that the plugin writes, before each takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
 }
 
 /// Source of a granted secret.
@@ -374,7 +379,7 @@ mod tests {
         ];
         let requests = requests.map(|wants| wire::GrantRequest { wants: Some(wants), reason: "r".into() }).to_vec();
         let requests = GrantRequests::read(wire::GrantRequests { requests }).unwrap();
-        let directory = || Directory { path: "/x".into(), write: true, bytes: None };
+        let directory = || Directory { path: "/x".into(), write: true, bytes: None, check: None };
         let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
         let connect = |text: &str| TcpHost::try_from(text.to_owned()).unwrap();
         let grants = Grants {

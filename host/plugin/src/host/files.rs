@@ -2,7 +2,7 @@
 //!
 //! A call that took too long is answered with a failure, and may still take effect, since a system call cannot be
 //! cancelled. At most [`MAX_FILE_THREADS`] threads wait for files at once, so that a hanging file system does not take
-//! every thread.
+//! every thread. A check of the operator's runs a program within such a call ([`check`]).
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,6 +14,7 @@ use crate::{
     grants::{Directory, Permit},
     host::{
         call_context::{HostCall, HostCallResult},
+        check,
         granted_dir::{DirQuota, GrantedDir},
         state::State,
     },
@@ -37,7 +38,18 @@ impl Host for State {
             question.check_size("files.write", content.len())?;
             let granted = granted(&question.permit, &directory, true)?;
             let quota = DirQuota { bytes: granted.bytes.map_or(question.quota.bytes, |size| size.0), ..question.quota };
-            blocking(question, move |until| open(&directory, &granted)?.write(&name, &content, quota, until)).await
+            let key = question.permit.key(&format!("directories.{directory}.check"));
+            blocking(question, move |until| {
+                let verify = || {
+                    let Some(command) = &granted.check else { return Ok(()) };
+                    let candidate = check::Candidate { directory: &granted.path, name: &name, content: &content };
+                    // The rest of the time is for the write and its answer.
+                    let left = until.saturating_duration_since(Instant::now());
+                    check::run(command, &candidate, &key, Instant::now() + left * 4 / 5)
+                };
+                open(&directory, &granted)?.write(&name, &content, quota, until, verify)
+            })
+            .await
         })
         .await
     }

@@ -34,7 +34,7 @@ use sha2::{Digest as _, Sha256};
 use crate::failure::Failure;
 
 /// Prefix of files that are not in their place yet.
-const TEMPORARY_PREFIX: &str = ".mortise-tmp-";
+pub(super) const TEMPORARY_PREFIX: &str = ".mortise-tmp-";
 
 /// Longest name, bytes: the limit of common file systems.
 const MAX_NAME: usize = 255;
@@ -86,8 +86,15 @@ impl GrantedDir {
     }
 
     /// Puts a whole file in place. An existing file keeps its mode; a new one has 0644, less the mask that the server
-    /// was started with.
-    pub(crate) fn write(&self, name: &str, content: &[u8], quota: DirQuota, until: Instant) -> Result<(), Failure> {
+    /// was started with. `verify` has to accept the content first; meanwhile no other writer changes the directory.
+    pub(crate) fn write(
+        &self,
+        name: &str,
+        content: &[u8],
+        quota: DirQuota,
+        until: Instant,
+        verify: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         check_name(name)?;
         let failed = |e: io::Error| failed("writing", name, e);
         self.take_turn(name, until)?;
@@ -100,6 +107,7 @@ impl GrantedDir {
             Err(e) => return Err(failed(e.into())),
         };
         self.admit(name, content.len() as u64, quota)?;
+        verify()?;
         let temporary = temporary(name);
         // Left by a crash: writers take turns.
         match rustix::fs::unlinkat(&self.0, &temporary, AtFlags::empty()) {

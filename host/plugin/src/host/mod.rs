@@ -6,6 +6,7 @@ mod authorizer;
 mod cache;
 mod cache_pages;
 pub(crate) mod call_context;
+mod check;
 mod clock;
 mod config;
 pub(crate) mod files;

@@ -222,3 +222,105 @@ fn it_listens_where_the_settings_say() {
     world.settle().unwrap();
     assert!(file(&world, "web").unwrap().contains("    listen 127.0.0.1:8080;\n"));
 }
+
+/// Refuses the next files, as the operator's check does.
+fn refuse(world: &World, count: usize) {
+    for _ in 0..count {
+        world.fail_next("files.write", Failure::new(Failure::INVALID, "nginx says no"));
+    }
+}
+
+#[test]
+fn a_file_that_the_check_refuses_stays_as_it_was() {
+    let world = world();
+    let id = put(&world, &route("web", "a.example", "/", "10.0.0.1:80"));
+    let former = file(&world, "web");
+    let mut changed = world.get::<Route>(&id).unwrap();
+    changed.data.upstreams[0].address = "10.0.0.2:80".into();
+    world.put(&changed).unwrap();
+    refuse(&world, 1);
+    assert_eq!(world.reconcile(&Routes, &id).unwrap_err().to_string(), "nginx says no");
+    let says = "the former file stays in place: nginx says no";
+    assert_eq!(applied(&world, &id), (false, "Refused".into(), says.into()));
+    assert_eq!(file(&world, "web"), former);
+    // It is tried again.
+    world.settle().unwrap();
+    assert_eq!(reason(&world, &id), "Written");
+    assert!(file(&world, "web").unwrap().contains("10.0.0.2:80"));
+}
+
+#[test]
+fn the_other_routes_of_a_hostname_go_on_without_a_refused_one() {
+    let world = world();
+    let first = put(&world, &route("a", "a.example", "/a", "10.0.0.1:80"));
+    let new = world.put(&route("b", "a.example", "/b", "10.0.0.2:80")).unwrap().id().clone();
+    assert_eq!(world.reconcile(&Routes, &new).unwrap(), Outcome::Done, "the finalizer");
+    refuse(&world, 1);
+    assert!(world.reconcile(&Routes, &new).is_err());
+    assert_eq!((reason(&world, &first), reason(&world, &new)), ("Written".into(), "Refused".into()));
+    assert!(file(&world, "b").is_none() && !file(&world, "a").unwrap().contains("location = /b"));
+    world.settle().unwrap();
+    assert_eq!(reason(&world, &new), "Written");
+    assert!(file(&world, "a").unwrap().contains("location = /b"));
+
+    // The new part of the oldest is refused, and the others are in its server block all the same.
+    change(&world, &new, |route| route.path_prefix = "/c".into());
+    let mut changed = world.get::<Route>(&first).unwrap();
+    changed.data.upstreams[0].address = "10.0.0.3:80".into();
+    world.put(&changed).unwrap();
+    refuse(&world, 1);
+    assert!(world.reconcile(&Routes, &first).is_err());
+    assert_eq!((reason(&world, &first), reason(&world, &new)), ("Refused".into(), "Written".into()));
+    let text = file(&world, "a").unwrap();
+    assert!(text.contains("10.0.0.1:80") && text.contains("location = /c"), "{text}");
+}
+
+#[test]
+fn a_check_that_cannot_be_made_is_told_of_and_tried_again() {
+    let world = world();
+    let id = put(&world, &route("web", "a.example", "/", "10.0.0.1:80"));
+    let mut changed = world.get::<Route>(&id).unwrap();
+    changed.data.path_prefix = "/api".into();
+    world.put(&changed).unwrap();
+    world.fail_next("files.write", Failure::new(Failure::LATE, "nginx did not end in time"));
+    assert!(world.reconcile(&Routes, &id).is_err());
+    assert_eq!(applied(&world, &id), (false, "NotWritten".into(), "nginx did not end in time".into()));
+    world.settle().unwrap();
+    assert_eq!(reason(&world, &id), "Written");
+}
+
+/// The file of a Route that goes may be the one at fault: it is made harmless first.
+#[test]
+fn a_route_whose_file_is_refused_by_now_can_go() {
+    let world = world();
+    put(&world, &route("a", "a.example", "/a", "10.0.0.1:80"));
+    let bad = put(&world, &route("b", "a.example", "/b", "gone.example:80"));
+    world.delete(&bad).unwrap();
+    // The file of `a` is refused for as long as that of `b` has its upstreams: with its new part, and with its former.
+    refuse(&world, 2);
+    assert_eq!(world.reconcile(&Routes, &bad).unwrap(), Outcome::Done);
+    assert_eq!(file(&world, "b"), None);
+    assert!(!file(&world, "a").unwrap().contains("_b"));
+    let text = "upstream x {\n    server gone.example:80 weight=1;\n    server 10.0.0.1:80 weight=1;\n}\nserver {\n    server_name a;\n}\n";
+    let idle = "upstream x {\n    server 127.0.0.1:1 down;\n}\nserver {\n    server_name a;\n}\n";
+    assert_eq!(crate::file::without_upstreams(text), idle);
+}
+
+/// A status that changes with each check would wake the controller for ever.
+#[test]
+fn a_refusal_with_another_time_is_the_same() {
+    let world = world();
+    let id = put(&world, &route("web", "a.example", "/", "10.0.0.1:80"));
+    let mut changed = world.get::<Route>(&id).unwrap();
+    changed.data.upstreams[0].address = "10.0.0.2:80".into();
+    world.put(&changed).unwrap();
+    let tried = |text: &str| {
+        world.fail_next("files.write", Failure::new(Failure::INVALID, text));
+        world.reconcile(&Routes, &id).unwrap_err();
+        applied(&world, &id).2
+    };
+    let says = "the former file stays in place: 06:51 [emerg] 12#12: no host";
+    assert_eq!(tried("06:51 [emerg] 12#12: no host"), says);
+    assert_eq!(tried("06:52 [emerg] 9#9: no host"), says);
+    assert_eq!(tried("06:53 [emerg] 9#9: no port"), "the former file stays in place: 06:53 [emerg] 9#9: no port");
+}

@@ -17,7 +17,8 @@ fn route(name: &str, age: u32, prefix: &str, address: &str) -> Typed<Route> {
 }
 
 fn fresh(routes: impl IntoIterator<Item = Typed<Route>>) -> Vec<Member> {
-    let member = |route: Typed<Route>| Member { upstreams: route.data.upstreams.clone(), route, before: None };
+    let member =
+        |route: Typed<Route>| Member { upstreams: route.data.upstreams.clone(), route, before: None, refused: None };
     routes.into_iter().map(member).collect()
 }
 

@@ -33,7 +33,7 @@ impl TestDir {
     }
 
     fn write(&self, name: &str, content: &str) -> Result<(), Failure> {
-        self.folder().write(name, content.as_bytes(), ROOM, soon())
+        self.folder().write(name, content.as_bytes(), ROOM, soon(), || Ok(()))
     }
 
     fn everything(&self) -> Vec<String> {
@@ -82,7 +82,7 @@ fn no_name_leads_out_of_the_directory() {
         let folder = place.folder();
         for failure in [
             folder.read(name, LIMIT).unwrap_err(),
-            folder.write(name, b"x", ROOM, soon()).unwrap_err(),
+            folder.write(name, b"x", ROOM, soon(), || Ok(())).unwrap_err(),
             folder.remove(name).unwrap_err(),
         ] {
             assert_eq!(failure.code, 3, "{name:?}: {failure:?}");
@@ -175,7 +175,8 @@ fn a_writer_waits_for_its_turn_and_no_longer_than_told() {
     let place = TestDir::new();
     let other = place.folder();
     other.take_turn("a", soon()).unwrap();
-    let failure = place.folder().write("a", b"x", ROOM, Instant::now() + Duration::from_millis(20)).unwrap_err();
+    let failure =
+        place.folder().write("a", b"x", ROOM, Instant::now() + Duration::from_millis(20), || Ok(())).unwrap_err();
     assert_eq!(failure.code, 14, "{failure:?}");
     drop(other);
     place.write("a", "x").unwrap();
@@ -213,7 +214,7 @@ fn readers_see_the_old_content_or_the_new() {
 fn a_directory_holds_so_much_and_no_more() {
     let place = TestDir::new();
     let quota = DirQuota { bytes: 10, files: 2 };
-    let write = |name: &str, content: &str| place.folder().write(name, content.as_bytes(), quota, soon());
+    let write = |name: &str, content: &str| place.folder().write(name, content.as_bytes(), quota, soon(), || Ok(()));
     fs::write(place.inside.join("the-operators"), "123").unwrap();
     write("a", "1234567").unwrap();
     // In the place of the old content, not beside it.
@@ -226,4 +227,17 @@ fn a_directory_holds_so_much_and_no_more() {
     assert_eq!(place.folder().read("a", LIMIT).unwrap().unwrap(), b"7654321", "a refusal changes nothing");
     place.folder().remove("a").unwrap();
     write("b", "1234567").unwrap();
+}
+
+#[test]
+fn content_that_is_refused_leaves_everything_as_it_was() {
+    let place = TestDir::new();
+    place.write("a", "former").unwrap();
+    let refuse = || Err(Failure::new(Code::InvalidArgument, "no"));
+    assert_eq!(place.folder().write("a", b"new", ROOM, soon(), refuse).unwrap_err().message, "no");
+    assert_eq!(place.folder().write("b", b"new", ROOM, soon(), refuse).unwrap_err().message, "no");
+    assert_eq!(place.folder().read("a", LIMIT).unwrap().unwrap(), b"former");
+    assert_eq!(place.everything(), ["a"]);
+    // The turn of the directory is free again.
+    place.write("b", "x").unwrap();
 }
