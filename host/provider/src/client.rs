@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use mortise_resource::{
     data::{
         CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse,
-        PlanDeleteResponse, PlanResponse, call_function_response::Outcome,
+        PlanDeleteResponse, PlanResponse, SearchRequest, SearchResponse, call_function_response::Outcome,
     },
     pb,
 };
@@ -63,6 +63,9 @@ pub trait ResourceClient: Send + Sync {
 
     /// Lists resources of a type.
     async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status>;
+
+    /// Finds a page of resources of a type.
+    async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Status>;
 
     /// Address of the server, for people.
     fn address(&self) -> &str;

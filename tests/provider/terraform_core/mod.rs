@@ -2,6 +2,7 @@
 //! against core's rules.
 
 mod check;
+mod listing;
 mod tls;
 
 use std::{collections::BTreeMap, path::Path};
@@ -16,6 +17,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
 pub use check::{check_applied, check_planned, check_same, proposed};
+pub use listing::Listed;
 pub use tls::{CORE_CERTIFICATE, OTHER_CERTIFICATE, connect_tls};
 
 /// A connected core.
@@ -23,6 +25,7 @@ pub struct Core {
     pub client: ProviderClient<Channel>,
     pub schemas: BTreeMap<String, Schema>,
     pub data_sources: BTreeMap<String, Schema>,
+    pub lists: BTreeMap<String, Schema>,
     pub provider: Schema,
 }
 
@@ -112,11 +115,13 @@ impl Core {
             .resource_schemas
             .iter()
             .chain(&answer.data_source_schemas)
+            .chain(&answer.list_resource_schemas)
             .chain([(&"provider".to_owned(), &provider)])
         {
             check::check_schema(name, schema);
         }
-        Ok(Self { client, schemas: answer.resource_schemas, data_sources: answer.data_source_schemas, provider })
+        let (schemas, data_sources) = (answer.resource_schemas, answer.data_source_schemas);
+        Ok(Self { client, schemas, data_sources, lists: answer.list_resource_schemas, provider })
     }
 
     pub async fn attach(socket: &Path) -> Self {

@@ -7,11 +7,11 @@ use mortise_resource::{
     data::{
         CallFunctionRequest, FunctionInfo, GetTypeRequest, ImportRequest, ImportResponse, ListFunctionsRequest,
         ListTypesRequest, MoveRequest, MoveResponse, PlanDeleteRequest, PlanDeleteResponse, PlanRequest, PlanResponse,
-        WhoAmIRequest, call_function_response::Outcome,
+        SearchRequest, SearchResponse, WhoAmIRequest, call_function_response::Outcome,
     },
     grpc::{
-        AuthServiceClient, ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, ResourceServiceClient,
-        TypeServiceClient,
+        AuthServiceClient, ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, QueryServiceClient,
+        ResourceServiceClient, TypeServiceClient,
     },
     pb,
     types::gvk,
@@ -222,6 +222,14 @@ impl ResourceClient for GrpcClient {
         let about = request.r#type.as_ref().map(gvk).unwrap_or_default();
         let request = self.request(request);
         Ok(self.answer("List", &about, async { self.resources().list(request).await }).await?.resources)
+    }
+
+    async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Status> {
+        let about = request.r#type.as_ref().map(gvk).unwrap_or_default();
+        let request = self.request(request);
+        let mut service =
+            QueryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+        self.answer("Search", &about, async move { service.search(request).await }).await
     }
 
     fn address(&self) -> &str {

@@ -17,7 +17,7 @@ use page::Page;
 pub const MARK: &str = "# Made by `mortise provider docs`.";
 
 /// Folders of pages beside the index.
-pub const FOLDERS: [&str; 4] = ["data-sources", "ephemeral-resources", "functions", "resources"];
+pub const FOLDERS: [&str; 5] = ["data-sources", "ephemeral-resources", "functions", "list-resources", "resources"];
 
 /// Returns the pages by their paths in the folder `docs`. `name` is the provider's name in configurations, and `source`
 /// its address.
@@ -43,6 +43,13 @@ pub fn pages(schema: &ProviderSchema, functions: &FunctionSet, name: &str, sourc
             let made = page(kind).example(&example).schema(&resource.data_source_attributes(), None);
             all.insert(file(folder, own), made.finish());
         }
+    }
+    for resource in schema.resources() {
+        let own = &resource.name;
+        let page = Page::new(own, "List Resource", name, &resource.kind.group, resource.description());
+        let body = format!("  provider = {name}\n\n  config {{\n    name_prefix = \"example\"\n  }}\n");
+        let example = block(&format!("list \"{own}\" \"example\""), &body);
+        all.insert(file("list-resources", own), page.example(&example).schema(&resource.query_attributes(), None).finish());
     }
     let list = schema.list_name();
     let types = schema.resources().next().map_or("demo.v2.Artist".to_owned(), |first| {

@@ -3,7 +3,8 @@
 //!
 //! | file | work |
 //! |---|---|
-//! | `service`, `wire`, `diagnostic` | decodes each call and answers it; values on the wire; faults in core's terms |
+//! | `service`, `answer`, `wire`, `diagnostic` | decodes each call and answers it; values on the wire; faults in core's terms |
+//! | `describe` | names and schemas of everything |
 //! | `session` | the connection: its server, types and functions |
 //! | `validate`, `companions`, `plan`, `apply`, `apply_result`, `read` | the life of a resource |
 //! | `changed_path` | the comparison of two plans |
@@ -12,15 +13,18 @@
 //! | `wait`, `deletion`, `taken` | waits after writes; deletions and their plans; names that are taken |
 //! | `inputs`, `identity` | stored states and the provider's configuration; identities of resources |
 //! | `ephemeral` | resources that are read and kept in no file |
+//! | `listing` | resources that a query finds, for `terraform query` |
 //! | `import`, `moving`, `pending` | states of resources that the server does not have yet |
 //! | `functions` | functions of plugins |
 
+mod answer;
 mod apply;
 mod apply_result;
 mod changed_path;
 mod companions;
 mod core_form;
 mod deletion;
+mod describe;
 mod diagnostic;
 mod ephemeral;
 mod functions;
@@ -28,6 +32,7 @@ mod identity;
 mod ignored;
 mod import;
 mod inputs;
+mod listing;
 mod moving;
 mod partial;
 mod pending;

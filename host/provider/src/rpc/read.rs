@@ -14,8 +14,8 @@ use crate::{
     value::{Step, Value},
 };
 
-/// Most resources in the list of a data source.
-const MAX_LISTED_RESOURCES: usize = 100_000;
+/// Most resources in a list.
+pub(super) const MAX_LISTED_RESOURCES: usize = 100_000;
 
 /// The current state, its private data, and warnings of values that a state cannot have; null for a deleted resource. A
 /// pending resource has the state that a dry run predicts.
@@ -79,6 +79,15 @@ pub(crate) fn listed_type<'s>(
         .ok_or_else(|| vec![error_at(&path, format!("the server has no type {wanted:?}; `mortise types` lists them"))])
 }
 
+/// The place of a list: all namespaces if it is in all partitions.
+pub(super) fn listed_place(scope: Scope, config: &Value, server: &Server) -> pb::Tenancy {
+    let mut tenancy = tenancy_of(scope, config, &server.defaults);
+    if scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == "*" {
+        "*".clone_into(&mut tenancy.namespace);
+    }
+    tenancy
+}
+
 /// Lists resources of a type.
 pub(crate) async fn list(
     schema: &ProviderSchema,
@@ -86,13 +95,9 @@ pub(crate) async fn list(
     config: &Value,
 ) -> Result<(Value, Vec<Diagnostic>), Vec<Diagnostic>> {
     let listed = listed_type(schema, config)?;
-    let mut tenancy = tenancy_of(listed.scope, config, &server.defaults);
-    if listed.scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == "*" {
-        "*".clone_into(&mut tenancy.namespace);
-    }
     let request = pb::ListRequest {
         r#type: Some(listed.kind.clone()),
-        tenancy: Some(tenancy),
+        tenancy: Some(listed_place(listed.scope, config, server)),
         name_prefix: config.get("name_prefix").as_str().unwrap_or_default().to_owned(),
     };
     let mut found = server.client.list(request).await.map_err(|status| server.faults("listing", &status))?;

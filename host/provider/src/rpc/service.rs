@@ -1,25 +1,23 @@
 //! Decodes and answers every call of the protocol.
 
-use std::sync::Arc;
-
-use tonic::{Request, Response, Status};
+use tonic::Request;
 
 use super::{
-    core_form, deletion,
+    answer::{Answer, Faults, KnownType, answer, answer_with, session},
+    core_form, deletion, describe,
     diagnostic::attribute_path,
     ephemeral, functions, identity, import,
     inputs::{settings, upgrade},
-    moving,
+    listing, moving,
     plan::{Before, Plan},
     read,
-    session::{Session, resource},
     taken::taken_name,
     validate,
     wire::{decode, decode_object, encode},
 };
 use crate::{
-    proto::tfplugin6::{self as pb, Diagnostic, ServerCapabilities, provider_server::Provider},
-    schema::{ProviderSchema, ResourceSchema, list_type, provider_to_proto, provider_type},
+    proto::tfplugin6::{self as pb, provider_server::Provider},
+    schema::{list_type, provider_type},
     state::{Pending, Private, hidden},
     value::Value,
 };
@@ -28,67 +26,6 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProviderService;
 
-type Answer<T> = Result<Response<T>, Status>;
-type Faults = Vec<Diagnostic>;
-
-/// The session of a request's connection; the listener attaches it.
-fn session<T>(request: &Request<T>) -> Result<Arc<Session>, Status> {
-    request
-        .extensions()
-        .get::<Arc<Session>>()
-        .cloned()
-        .ok_or_else(|| Status::internal("a connection without a session"))
-}
-
-fn answer<T>(message: T) -> Answer<T> {
-    Ok(Response::new(message))
-}
-
-/// An answer that can hold the faults of a failed call.
-trait Failed: Default {
-    fn failed(diagnostics: Faults) -> Self;
-}
-
-macro_rules! answers_with_diagnostics {
-    ($($call:ident),*) => {
-        $(impl Failed for pb::$call::Response {
-            #[allow(clippy::needless_update, reason = "some answers hold nothing but diagnostics")]
-            fn failed(diagnostics: Faults) -> Self {
-                Self { diagnostics, ..Self::default() }
-            }
-        })*
-    };
-}
-
-answers_with_diagnostics!(
-    get_functions,
-    validate_provider_config,
-    validate_resource_config,
-    validate_data_resource_config,
-    upgrade_resource_state,
-    configure_provider,
-    import_resource_state,
-    move_resource_state,
-    read_data_source,
-    get_resource_identity_schemas,
-    upgrade_resource_identity,
-    validate_ephemeral_resource_config,
-    open_ephemeral_resource
-);
-
-/// Answers a call with the result of its work. Faults become the diagnostics of an answer that is empty otherwise.
-async fn answer_with<Q, R: Failed>(
-    request: Request<Q>,
-    work: impl AsyncFnOnce(&Session, &Q) -> Result<R, Faults>,
-) -> Answer<R> {
-    let session = session(&request)?;
-    answer(work(&session, request.get_ref()).await.unwrap_or_else(R::failed))
-}
-
-fn capabilities() -> ServerCapabilities {
-    ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: true }
-}
-
 /// A planned change.
 enum Planned {
     Change(Box<Plan>, Option<Pending>),
@@ -96,80 +33,17 @@ enum Planned {
     Destroy(Faults),
 }
 
-/// The type of a request, and the schema that has it.
-struct KnownType {
-    schema: Arc<ProviderSchema>,
-    name: String,
-}
-
-impl KnownType {
-    async fn of(session: &Session, name: &str) -> Result<Self, Faults> {
-        Ok(Self { schema: session.schema().await?, name: name.to_owned() })
-    }
-
-    fn resource(&self) -> Result<&ResourceSchema, Faults> {
-        resource(&self.schema, &self.name)
-    }
-}
-
 #[tonic::async_trait]
 impl Provider for ProviderService {
     async fn get_metadata(&self, request: Request<pb::get_metadata::Request>) -> Answer<pb::get_metadata::Response> {
-        let session = session(&request)?;
-        let mut response =
-            pb::get_metadata::Response { server_capabilities: Some(capabilities()), ..Default::default() };
-        match session.schema().await {
-            Ok(schema) => {
-                let names = || schema.resources().map(|resource| resource.name.clone());
-                response.resources =
-                    names().map(|type_name| pb::get_metadata::ResourceMetadata { type_name }).collect();
-                let all = names().chain([schema.list_name()]);
-                response.ephemeral_resources =
-                    names().map(|type_name| pb::get_metadata::EphemeralMetadata { type_name }).collect();
-                response.data_sources =
-                    all.map(|type_name| pb::get_metadata::DataSourceMetadata { type_name }).collect();
-            }
-            Err(faults) => response.diagnostics = faults,
-        }
-        if let Ok(functions) = session.functions().await {
-            let name = |name: &String| pb::get_metadata::FunctionMetadata { name: name.clone() };
-            response.functions = functions.names().map(name).collect();
-        }
-        answer(response)
+        answer(describe::metadata(&*session(&request)?).await)
     }
 
     async fn get_provider_schema(
         &self,
         request: Request<pb::get_provider_schema::Request>,
     ) -> Answer<pb::get_provider_schema::Response> {
-        let session = session(&request)?;
-        let mut response = pb::get_provider_schema::Response {
-            provider: Some(provider_to_proto()),
-            server_capabilities: Some(capabilities()),
-            ..Default::default()
-        };
-        match session.schema().await {
-            Ok(schema) => {
-                for resource in schema.resources() {
-                    response.resource_schemas.insert(resource.name.clone(), resource.to_proto());
-                    response.data_source_schemas.insert(resource.name.clone(), resource.data_source_to_proto());
-                }
-                response.data_source_schemas.insert(schema.list_name(), schema.list_to_proto());
-                response.ephemeral_resource_schemas = ephemeral::schemas(&schema);
-                let left_out = schema.left_out.iter().map(|why| super::diagnostic::warning(why.to_string()));
-                response.diagnostics = left_out.collect();
-                match session.functions().await {
-                    Ok(functions) => {
-                        response.functions = functions.to_proto();
-                        let left_out = functions.left_out.iter().map(|why| super::diagnostic::warning(why.as_str()));
-                        response.diagnostics.extend(left_out);
-                    }
-                    Err(faults) => response.diagnostics.extend(faults),
-                }
-            }
-            Err(faults) => response.diagnostics = faults,
-        }
-        answer(response)
+        answer(describe::schemas(&*session(&request)?).await)
     }
 
     async fn validate_provider_config(
@@ -471,6 +345,28 @@ impl Provider for ProviderService {
         _: Request<pb::close_ephemeral_resource::Request>,
     ) -> Answer<pb::close_ephemeral_resource::Response> {
         answer(pb::close_ephemeral_resource::Response::default())
+    }
+
+    type ListResourceStream = listing::Events;
+
+    async fn list_resource(
+        &self,
+        request: Request<pb::list_resource::Request>,
+    ) -> Answer<Self::ListResourceStream> {
+        let session = session(&request)?;
+        answer(listing::list(session, request.into_inner()))
+    }
+
+    async fn validate_list_resource_config(
+        &self,
+        request: Request<pb::validate_list_resource_config::Request>,
+    ) -> Answer<pb::validate_list_resource_config::Response> {
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
+            let diagnostics = listing::check(known.resource()?, request.config.as_ref())?;
+            Ok(pb::validate_list_resource_config::Response { diagnostics })
+        })
+        .await
     }
 
     async fn get_functions(&self, request: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {

@@ -134,6 +134,25 @@ pub(super) fn list(has_secrets: bool) -> Vec<Attribute> {
     ]
 }
 
+/// The attributes that select resources of a type for a list.
+pub(super) fn query_attributes(scope: Scope) -> Vec<Attribute> {
+    let unit = |name: &str| {
+        let description = format!("The {name}, or `*` for all; the provider's or the server's default if it is not set.");
+        text(name, OPTIONAL, &description)
+    };
+    let mut all = match scope {
+        Scope::Cluster | Scope::Undefined => Vec::new(),
+        Scope::Partition => vec![unit("partition")],
+        Scope::Namespace => vec![unit("partition"), unit("namespace")],
+    };
+    all.extend([
+        text("name_prefix", OPTIONAL, "The start of the names."),
+        text("filter", OPTIONAL, "The condition, such as `data.year > 1990 AND meta.tags CONTAINS \"live\"`."),
+        text("selector", OPTIONAL, "The condition on labels, such as `env=prod,tier!=web,zone in (a,b),!old`."),
+    ]);
+    all
+}
+
 /// The attributes of the provider's configuration.
 pub(super) fn provider() -> Vec<Attribute> {
     let secret = Flags { sensitive: true, ..OPTIONAL };
