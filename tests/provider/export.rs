@@ -238,6 +238,7 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
         "data-sources/fields_everything.md",
         "data-sources/resources.md",
         "ephemeral-resources/fields_everything.md",
+        "ephemeral-resources/token.md",
         "list-resources/fields_everything.md",
         "functions/changes_concat.md",
     ] {

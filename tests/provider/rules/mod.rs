@@ -12,6 +12,7 @@ mod resources;
 mod secrets;
 mod set_by_server;
 mod taken_names;
+mod tokens;
 mod unknown_values;
 mod waiting;
 mod write_only;

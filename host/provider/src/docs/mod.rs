@@ -7,7 +7,9 @@ mod page;
 use std::collections::BTreeMap;
 
 use crate::{
-    schema::{FunctionSet, ProviderSchema, list_attributes, provider_attributes},
+    schema::{
+        FunctionSet, ProviderSchema, TOKEN_DESCRIPTION, list_attributes, provider_attributes, token_attributes,
+    },
     value::Type,
 };
 use example::{block, data_block, hcl};
@@ -51,6 +53,10 @@ pub fn pages(schema: &ProviderSchema, functions: &FunctionSet, name: &str, sourc
         let example = block(&format!("list \"{own}\" \"example\""), &body);
         all.insert(file("list-resources", own), page.example(&example).schema(&resource.query_attributes(), None).finish());
     }
+    let token = schema.token_name();
+    let example = block(&format!("ephemeral \"{token}\" \"example\""), "  policies = [\"example\"]\n");
+    let page = Page::new(&token, "Ephemeral Resource", name, "", TOKEN_DESCRIPTION).example(&example);
+    all.insert(file("ephemeral-resources", &token), page.schema(&token_attributes(), None).finish());
     let list = schema.list_name();
     let types = schema.resources().next().map_or("demo.v2.Artist".to_owned(), |first| {
         format!("{}.{}.{}", first.kind.group, first.kind.group_version, first.kind.kind)

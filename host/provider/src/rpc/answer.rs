@@ -59,6 +59,8 @@ answers_with_diagnostics!(
     upgrade_resource_identity,
     validate_ephemeral_resource_config,
     open_ephemeral_resource,
+    renew_ephemeral_resource,
+    close_ephemeral_resource,
     validate_list_resource_config
 );
 

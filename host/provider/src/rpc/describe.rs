@@ -21,8 +21,9 @@ pub(super) async fn metadata(session: &Session) -> get_metadata::Response {
         Ok(schema) => {
             let names = || schema.resources().map(|resource| resource.name.clone());
             response.resources = names().map(|type_name| get_metadata::ResourceMetadata { type_name }).collect();
+            let opened = names().chain([schema.token_name()]);
             response.ephemeral_resources =
-                names().map(|type_name| get_metadata::EphemeralMetadata { type_name }).collect();
+                opened.map(|type_name| get_metadata::EphemeralMetadata { type_name }).collect();
             response.list_resources =
                 names().map(|type_name| get_metadata::ListResourceMetadata { type_name }).collect();
             let all = names().chain([schema.list_name()]);

@@ -12,7 +12,7 @@
 //! | `placeholders`, `partial`, `ignored` | plans with unknown values; applies of attributes under `ignore_changes` |
 //! | `wait`, `deletion`, `taken` | waits after writes; deletions and their plans; names that are taken |
 //! | `inputs`, `identity` | stored states and the provider's configuration; identities of resources |
-//! | `ephemeral` | resources that are read and kept in no file |
+//! | `ephemeral`, `token` | resources that are read and kept in no file; tokens for a run |
 //! | `listing` | resources that a query finds, for `terraform query` |
 //! | `import`, `moving`, `pending` | states of resources that the server does not have yet |
 //! | `functions` | functions of plugins |
@@ -42,6 +42,7 @@ mod read;
 mod service;
 mod session;
 mod taken;
+mod token;
 mod validate;
 mod wait;
 mod wire;

@@ -6,12 +6,14 @@ use super::{
     answer::{Answer, Faults, KnownType, answer, answer_with, session},
     core_form, deletion, describe,
     diagnostic::attribute_path,
-    ephemeral, functions, identity, import,
+    ephemeral::{self, Opened},
+    functions, identity, import,
     inputs::{settings, upgrade},
     listing, moving,
     plan::{Before, Plan},
     read,
     taken::taken_name,
+    token,
     validate,
     wire::{decode, decode_object, encode},
 };
@@ -326,25 +328,40 @@ impl Provider for ProviderService {
         answer_with(request, async |session, request| {
             let (schema, server) = (session.schema().await?, session.server().await?);
             let opened = ephemeral::open(&schema, &server, &request.type_name, request.config.as_ref()).await?;
-            let (result, diagnostics) = (encode(&opened.0), opened.1);
-            Ok(pb::open_ephemeral_resource::Response { diagnostics, result, private: None })
+            let Opened { result, diagnostics, renewal } = opened;
+            let (renew_at, private) = renewal.map(|renewal| (renewal.at, renewal.private)).unzip();
+            Ok(pb::open_ephemeral_resource::Response { diagnostics, renew_at, result: encode(&result), private })
         })
         .await
     }
 
-    // Values that were read need no renewal.
+    // Core renews tokens alone: nothing else has a time for it.
     async fn renew_ephemeral_resource(
         &self,
-        _: Request<pb::renew_ephemeral_resource::Request>,
+        request: Request<pb::renew_ephemeral_resource::Request>,
     ) -> Answer<pb::renew_ephemeral_resource::Response> {
-        answer(pb::renew_ephemeral_resource::Response::default())
+        answer_with(request, async |session, request| {
+            let renewal = match &request.private {
+                Some(private) => Some(token::renew(&*session.server().await?, private).await?),
+                None => None,
+            };
+            let (renew_at, private) = renewal.map(|renewal| (renewal.at, renewal.private)).unzip();
+            Ok(pb::renew_ephemeral_resource::Response { diagnostics: Vec::new(), renew_at, private })
+        })
+        .await
     }
 
     async fn close_ephemeral_resource(
         &self,
-        _: Request<pb::close_ephemeral_resource::Request>,
+        request: Request<pb::close_ephemeral_resource::Request>,
     ) -> Answer<pb::close_ephemeral_resource::Response> {
-        answer(pb::close_ephemeral_resource::Response::default())
+        answer_with(request, async |session, request| {
+            if let Some(private) = &request.private {
+                token::close(&*session.server().await?, private).await?;
+            }
+            Ok(pb::close_ephemeral_resource::Response::default())
+        })
+        .await
     }
 
     type ListResourceStream = listing::Events;

@@ -153,6 +153,21 @@ pub(super) fn query_attributes(scope: Scope) -> Vec<Attribute> {
     all
 }
 
+/// The attributes of a short-lived token.
+pub(super) fn token() -> Vec<Attribute> {
+    let policies = Content::Value(Type::list(Type::String));
+    vec![
+        attribute("policies", policies, REQUIRED, "The policies of the token. Together they grant no more than the provider's own token has."),
+        text("expires_in", OPTIONAL, "The time for which the token lives without a renewal, from `1m` to `24h`; `1h` if it is not set."),
+        text("description", OPTIONAL, "The purpose, in words."),
+        text("partition", OPTIONAL, "The default partition of the token's requests."),
+        text("namespace", OPTIONAL, "The default namespace of the token's requests."),
+        text("accessor_id", COMPUTED, "The name of the token, which logs and refusals show."),
+        text("secret", Flags { sensitive: true, ..COMPUTED }, "The secret, for the attribute `token` of a provider and for clients."),
+        text("expires_at", COMPUTED, "The time of expiry without a renewal."),
+    ]
+}
+
 /// The attributes of the provider's configuration.
 pub(super) fn provider() -> Vec<Attribute> {
     let secret = Flags { sensitive: true, ..OPTIONAL };

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::{proto::tfplugin6::Schema, value::Type};
 
+/// Description of short-lived tokens.
+pub(crate) const TOKEN_DESCRIPTION: &str = "A token for a run: made when core opens it, renewed while core uses it, and deleted when core closes it.";
+
 /// The types of a server.
 #[derive(Debug)]
 pub struct ProviderSchema {
@@ -83,6 +86,12 @@ impl ProviderSchema {
         list_name(&self.prefix)
     }
 
+    /// The name of the ephemeral resource for tokens. No type has it: their names have a group and a kind.
+    #[must_use]
+    pub fn token_name(&self) -> String {
+        format!("{}_token", self.prefix)
+    }
+
     /// The schema of the data source that lists resources, in core's form. It hides the data of resources if a type has
     /// fields with `debug_redact`: one schema serves the lists of all types.
     #[must_use]
@@ -96,6 +105,18 @@ impl ProviderSchema {
 #[must_use]
 pub fn list_name(prefix: &str) -> String {
     format!("{prefix}_resources")
+}
+
+/// The type of a short-lived token.
+#[must_use]
+pub fn token_type() -> Type {
+    type_of(&envelope::token())
+}
+
+/// The schema of a short-lived token in core's form.
+#[must_use]
+pub fn token_to_proto() -> Schema {
+    Schema { version: 0, block: Some(block(&envelope::token(), TOKEN_DESCRIPTION)) }
 }
 
 /// The type of the provider's configuration.
