@@ -239,6 +239,7 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
         "data-sources/resources.md",
         "ephemeral-resources/fields_everything.md",
         "ephemeral-resources/token.md",
+        "actions/plugin_reset.md",
         "list-resources/fields_everything.md",
         "functions/changes_concat.md",
     ] {
@@ -263,7 +264,7 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     }
     // A real core finds no fault in an example.
     let mut examples = REQUIRED.to_owned();
-    let has_block = |path: &PathBuf| !["", "list-resources"].map(|dir| Some(Path::new(dir))).contains(&path.parent());
+    let has_block = |path: &PathBuf| !["", "actions", "list-resources"].map(|dir| Some(Path::new(dir))).contains(&path.parent());
     for path in files(&out).into_keys().filter(has_block) {
         let page = page(path.to_str().unwrap());
         let example =
@@ -277,10 +278,13 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     let (valid, text) = super::rules::terraform(dir.path(), &server, &["validate"]);
     assert!(valid, "{text}\n{examples}");
     let Some(core) = newer_terraform() else { return };
-    let page = page("list-resources/fields_everything.md");
-    let list = page.split_once("```terraform\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
-    fs::write(dir.path().join("main.tf"), REQUIRED).unwrap();
-    fs::write(dir.path().join("all.tfquery.hcl"), list).unwrap();
+    let example = |path: &str| {
+        let page = page(path);
+        page.split_once("```terraform\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0.to_owned()
+    };
+    let actions = ["actions/backup.md", "actions/plugin_reset.md"].map(example).concat();
+    fs::write(dir.path().join("main.tf"), format!("{REQUIRED}{actions}")).unwrap();
+    fs::write(dir.path().join("all.tfquery.hcl"), example("list-resources/fields_everything.md")).unwrap();
     let (valid, text) = core.run(dir.path(), &server, &["validate", "-query"]);
-    assert!(valid, "{text}\n{list}");
+    assert!(valid, "{text}\n{actions}");
 }

@@ -1,5 +1,6 @@
 //! The provider for Terraform, driven by a core that checks core's rules, and by a real one where it is installed.
 
+mod actions;
 mod changed_by_others;
 mod configuration;
 mod deletion;

@@ -1,6 +1,7 @@
 //! A core of Terraform from a provider's point of view: it speaks the protocol over a socket, and checks every answer
 //! against core's rules.
 
+mod actions;
 mod check;
 mod listing;
 mod tls;
@@ -9,7 +10,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use mortise_provider::{
     proto::tfplugin6::{
-        self as pb, Diagnostic, DynamicValue, RawState, Schema, diagnostic::Severity, provider_client::ProviderClient,
+        self as pb, ActionSchema, Diagnostic, DynamicValue, RawState, Schema, diagnostic::Severity, provider_client::ProviderClient,
     },
     value::{Type, Value, msgpack},
 };
@@ -26,6 +27,7 @@ pub struct Core {
     pub schemas: BTreeMap<String, Schema>,
     pub data_sources: BTreeMap<String, Schema>,
     pub lists: BTreeMap<String, Schema>,
+    pub actions: BTreeMap<String, ActionSchema>,
     pub provider: Schema,
 }
 
@@ -121,7 +123,11 @@ impl Core {
             check::check_schema(name, schema);
         }
         let (schemas, data_sources) = (answer.resource_schemas, answer.data_source_schemas);
-        Ok(Self { client, schemas, data_sources, lists: answer.list_resource_schemas, provider })
+        let (lists, actions) = (answer.list_resource_schemas, answer.action_schemas);
+        for (name, action) in &actions {
+            check::check_schema(name, action.schema.as_ref().expect("a schema"));
+        }
+        Ok(Self { client, schemas, data_sources, lists, actions, provider })
     }
 
     pub async fn attach(socket: &Path) -> Self {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     schema::{
-        FunctionSet, ProviderSchema, TOKEN_DESCRIPTION, list_attributes, provider_attributes, token_attributes,
+        Action, FunctionSet, ProviderSchema, TOKEN_DESCRIPTION, list_attributes, provider_attributes, token_attributes,
     },
     value::Type,
 };
@@ -19,7 +19,7 @@ use page::Page;
 pub const MARK: &str = "# Made by `mortise provider docs`.";
 
 /// Folders of pages beside the index.
-pub const FOLDERS: [&str; 5] = ["data-sources", "ephemeral-resources", "functions", "list-resources", "resources"];
+pub const FOLDERS: [&str; 6] = ["actions", "data-sources", "ephemeral-resources", "functions", "list-resources", "resources"];
 
 /// Returns the pages by their paths in the folder `docs`. `name` is the provider's name in configurations, and `source`
 /// its address.
@@ -52,6 +52,16 @@ pub fn pages(schema: &ProviderSchema, functions: &FunctionSet, name: &str, sourc
         let body = format!("  provider = {name}\n\n  config {{\n    name_prefix = \"example\"\n  }}\n");
         let example = block(&format!("list \"{own}\" \"example\""), &body);
         all.insert(file("list-resources", own), page.example(&example).schema(&resource.query_attributes(), None).finish());
+    }
+    for (own, action) in schema.actions() {
+        let config = match action {
+            Action::Backup => "file = \"/var/backups/example.tar.gz\"",
+            Action::Plugin(_) => "plugin = \"example\"",
+        };
+        let body = format!("  config {{\n    {config}\n  }}\n");
+        let example = block(&format!("action \"{own}\" \"example\""), &body);
+        let page = Page::new(&own, "Action", name, "", action.description()).example(&example);
+        all.insert(file("actions", &own), page.schema(&action.attributes(), None).finish());
     }
     let token = schema.token_name();
     let example = block(&format!("ephemeral \"{token}\" \"example\""), "  policies = [\"example\"]\n");

@@ -61,7 +61,9 @@ answers_with_diagnostics!(
     open_ephemeral_resource,
     renew_ephemeral_resource,
     close_ephemeral_resource,
-    validate_list_resource_config
+    validate_list_resource_config,
+    validate_action_config,
+    plan_action
 );
 
 /// Answers a call with the result of its work. Faults become the diagnostics of an answer that is empty otherwise.

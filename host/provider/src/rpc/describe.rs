@@ -26,6 +26,8 @@ pub(super) async fn metadata(session: &Session) -> get_metadata::Response {
                 opened.map(|type_name| get_metadata::EphemeralMetadata { type_name }).collect();
             response.list_resources =
                 names().map(|type_name| get_metadata::ListResourceMetadata { type_name }).collect();
+            let named = |(type_name, _)| get_metadata::ActionMetadata { type_name };
+            response.actions = schema.actions().map(named).collect();
             let all = names().chain([schema.list_name()]);
             response.data_sources = all.map(|type_name| get_metadata::DataSourceMetadata { type_name }).collect();
         }
@@ -38,7 +40,8 @@ pub(super) async fn metadata(session: &Session) -> get_metadata::Response {
     response
 }
 
-/// The schemas. Core before version 1.14 skips those of lists, since it does not know their field.
+/// The schemas. Core before version 1.14 skips those of lists and of actions, since it does not know
+/// their fields.
 pub(super) async fn schemas(session: &Session) -> get_provider_schema::Response {
     let mut response = get_provider_schema::Response {
         provider: Some(provider_to_proto()),
@@ -54,6 +57,7 @@ pub(super) async fn schemas(session: &Session) -> get_provider_schema::Response 
         response.data_source_schemas.insert(resource.name.clone(), resource.data_source_to_proto());
         response.list_resource_schemas.insert(resource.name.clone(), resource.query_to_proto());
     }
+    response.action_schemas = schema.actions().map(|(name, action)| (name, action.to_proto())).collect();
     response.data_source_schemas.insert(schema.list_name(), schema.list_to_proto());
     response.ephemeral_resource_schemas = ephemeral::schemas(&schema);
     response.diagnostics = schema.left_out.iter().map(|why| warning(why.to_string())).collect();

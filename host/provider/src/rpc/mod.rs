@@ -16,7 +16,9 @@
 //! | `listing` | resources that a query finds, for `terraform query` |
 //! | `import`, `moving`, `pending` | states of resources that the server does not have yet |
 //! | `functions` | functions of plugins |
+//! | `action` | changes of the server that leave no state |
 
+mod action;
 mod answer;
 mod apply;
 mod apply_result;

@@ -3,6 +3,7 @@
 use tonic::Request;
 
 use super::{
+    action,
     answer::{Answer, Faults, KnownType, answer, answer_with, session},
     core_form, deletion, describe,
     diagnostic::attribute_path,
@@ -384,6 +385,37 @@ impl Provider for ProviderService {
             Ok(pb::validate_list_resource_config::Response { diagnostics })
         })
         .await
+    }
+
+    async fn validate_action_config(
+        &self,
+        request: Request<pb::validate_action_config::Request>,
+    ) -> Answer<pb::validate_action_config::Response> {
+        answer_with(request, async |session, request| {
+            let action = action::named(&*session.schema().await?, &request.type_name)?;
+            let diagnostics = action::check(action, request.config.as_ref())?;
+            Ok(pb::validate_action_config::Response { diagnostics })
+        })
+        .await
+    }
+
+    async fn plan_action(&self, request: Request<pb::plan_action::Request>) -> Answer<pb::plan_action::Response> {
+        answer_with(request, async |session, request| {
+            let action = action::named(&*session.schema().await?, &request.action_type)?;
+            action::plan(action, &*session.server().await?, request.config.as_ref()).await?;
+            Ok(pb::plan_action::Response::default())
+        })
+        .await
+    }
+
+    type InvokeActionStream = action::Steps;
+
+    async fn invoke_action(
+        &self,
+        request: Request<pb::invoke_action::Request>,
+    ) -> Answer<Self::InvokeActionStream> {
+        let session = session(&request)?;
+        answer(action::invoke(session, request.into_inner()))
     }
 
     async fn get_functions(&self, request: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {

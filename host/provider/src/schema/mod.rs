@@ -1,5 +1,6 @@
 //! Schemas for core: of the provider, and of each type as a resource and as a data source.
 
+mod actions;
 mod attribute;
 mod cache;
 mod description;
@@ -8,6 +9,7 @@ mod functions;
 mod resource;
 mod set;
 
+pub use actions::{Action, PluginChange};
 pub use attribute::{Attribute, Content, type_of};
 pub use cache::SchemaCache;
 pub use description::{Snapshot, TypeDescription};

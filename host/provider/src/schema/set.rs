@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use mortise_resource::{pb, types::gvk};
 
 use super::{
+    actions::Action,
     attribute::type_of,
     description::TypeDescription,
     envelope,
@@ -90,6 +91,17 @@ impl ProviderSchema {
     #[must_use]
     pub fn token_name(&self) -> String {
         format!("{}_token", self.prefix)
+    }
+
+    /// The actions, by name.
+    pub fn actions(&self) -> impl Iterator<Item = (String, Action)> {
+        Action::ALL.into_iter().map(|action| (format!("{}_{}", self.prefix, action.short_name()), action))
+    }
+
+    /// The action of a name.
+    #[must_use]
+    pub fn action(&self, name: &str) -> Option<Action> {
+        self.actions().find(|(known, _)| known == name).map(|(_, action)| action)
     }
 
     /// The schema of the data source that lists resources, in core's form. It hides the data of resources if a type has
