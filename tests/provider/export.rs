@@ -264,7 +264,8 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     }
     // A real core finds no fault in an example.
     let mut examples = REQUIRED.to_owned();
-    let has_block = |path: &PathBuf| !["", "actions", "list-resources"].map(|dir| Some(Path::new(dir))).contains(&path.parent());
+    let has_block =
+        |path: &PathBuf| !["", "actions", "list-resources"].map(|dir| Some(Path::new(dir))).contains(&path.parent());
     for path in files(&out).into_keys().filter(has_block) {
         let page = page(path.to_str().unwrap());
         let example =

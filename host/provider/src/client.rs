@@ -9,8 +9,8 @@ use std::{io, path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
-        BackupRequest, BackupResponse, CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse,
-        PlanDeleteResponse, PlanResponse, SearchRequest, SearchResponse, call_function_response::Outcome,
+        BackupRequest, BackupResponse, CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest,
+        MoveResponse, PlanDeleteResponse, PlanResponse, SearchRequest, SearchResponse, call_function_response::Outcome,
     },
     pb,
 };
@@ -24,7 +24,7 @@ use crate::schema::{PluginChange, Snapshot, TypeDescription};
 
 /// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout.
 /// Plans, writes, moves and imports in which a plugin's hook ran out of time are repeated: nothing was written then.
-/// Answers are whole in memory, lists included.
+/// Answers are whole in memory.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
     /// Every type of the server.
@@ -60,9 +60,6 @@ pub trait ResourceClient: Send + Sync {
     /// The place of resources whose requests name none, as far as the token decides it; empty units are the server's
     /// defaults.
     async fn own_place(&self) -> Result<pb::Tenancy, Status>;
-
-    /// Lists resources of a type.
-    async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status>;
 
     /// Finds a page of resources of a type.
     async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Status>;

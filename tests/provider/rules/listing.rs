@@ -24,10 +24,12 @@ fn words(text: &str) -> Everything {
 
 async fn write_things(server: &Server) {
     make_place(server, "default", "other").await;
-    for (name, namespace, words, env) in
-        [("a-1", "default", self::words("one"), "prod"), ("a-2", "default", self::words("two"), "test"),
-         ("b-1", "default", self::words("one"), "prod"), ("c-1", "other", self::words("one"), "prod")]
-    {
+    for (name, namespace, words, env) in [
+        ("a-1", "default", self::words("one"), "prod"),
+        ("a-2", "default", self::words("two"), "test"),
+        ("b-1", "default", self::words("one"), "prod"),
+        ("c-1", "other", self::words("one"), "prod"),
+    ] {
         server.write(thing(name, namespace, &words, env)).await.unwrap();
     }
 }
@@ -113,17 +115,51 @@ async fn a_list_ends_at_its_limit_and_reports_that_there_are_more() {
         let data = Everything { raw: raw.clone(), ..Everything::default() };
         server.write(thing(&format!("n-{number}"), "default", &data, "prod")).await.unwrap();
     }
-    for (limit, warned) in [(1, true), (4, true), (8, true), (9, false), (10, false), (LIMIT, false), (i64::MAX, false)] {
+    for (limit, warned) in [(1, true), (4, true), (8, true), (9, false), (10, false), (LIMIT, false), (i64::MAX, false)]
+    {
         let found = core.list(EVERYTHING, Some(&[]), false, limit).await.unwrap();
         let wanted = usize::try_from(limit).unwrap().min(9);
         let expected: Vec<_> = (0..wanted).map(|number| format!("default/default/n-{number}")).collect();
         assert_eq!(names(&found), expected.join(" "));
         let warnings: Vec<_> = found.iter().map(|one| one.warnings.len()).collect();
-        assert_eq!((warnings.iter().sum::<usize>(), warnings[wanted - 1] == 1), (usize::from(warned), warned), "{limit}");
+        assert_eq!(
+            (warnings.iter().sum::<usize>(), warnings[wanted - 1] == 1),
+            (usize::from(warned), warned),
+            "{limit}"
+        );
         if warned {
             let said = summaries(&found[wanted - 1].warnings);
             assert!(said.contains(&format!("there are more than {limit} resources|Set limit")), "{said}");
         }
+    }
+}
+
+/// The data source that lists has the same conditions, and all pages.
+#[tokio::test]
+async fn the_data_source_selects_by_filter_and_labels() {
+    let (server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    write_things(&server).await;
+    for number in 0..5 {
+        let data = Everything { raw: vec![7; 900_000], ..Everything::default() };
+        server.write(thing(&format!("n-{number}"), "default", &data, "large")).await.unwrap();
+    }
+    let of_type = ("type", text("fields.v1.Everything"));
+    for (given, expected) in [
+        (vec![("namespace", text("*"))], "a-1 a-2 b-1 n-0 n-1 n-2 n-3 n-4 c-1"),
+        (vec![("filter", text("data.text = \"one\""))], "a-1 b-1"),
+        (vec![("selector", text("env=prod")), ("partition", text("*"))], "a-1 b-1 c-1"),
+        (vec![("selector", text("env=large")), ("name_prefix", text("n-3"))], "n-3"),
+    ] {
+        let given: Vec<_> = given.into_iter().chain([of_type.clone()]).collect();
+        let found = core.data("mortise_resources", &given).await.unwrap();
+        let Value::List(found) = found.get("resources") else { panic!("{found:?}") };
+        let names: Vec<_> = found.iter().map(|one| one.get("name").as_str().unwrap()).collect();
+        assert_eq!(names.join(" "), expected, "{given:?}");
+    }
+    for (attribute, value) in [("filter", "data.no_such = 1"), ("selector", ",,"), ("namespace", "-")] {
+        let faults = core.validate_data("mortise_resources", &[of_type.clone(), (attribute, text(value))]).await;
+        assert_eq!(path_of(&faults.unwrap_err()[0]), attribute);
     }
 }
 
@@ -170,7 +206,8 @@ async fn a_list_has_what_the_token_may_read() {
     };
     guarded.policy("lists", "", vec![rule("list", &[]), rule("read", &["a"])]).await;
     guarded.policy("reads", "", vec![rule("read", &[])]).await;
-    let (lists, reads) = (guarded.token("lister", &["lists"], |_| ()).await, guarded.token("reader", &["reads"], |_| ()).await);
+    let (lists, reads) =
+        (guarded.token("lister", &["lists"], |_| ()).await, guarded.token("reader", &["reads"], |_| ()).await);
     let mut core = Core::attach(&socket(&guarded.server)).await;
     core.configure(&[("token", &lists)]).await.unwrap();
     let found = core.list(EVERYTHING, Some(&[]), true, LIMIT).await.unwrap();

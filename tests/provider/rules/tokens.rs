@@ -70,14 +70,12 @@ async fn open(core: &mut Core, given: &[(&str, Value)]) -> pb::open_ephemeral_re
 }
 
 async fn renew(core: &mut Core, private: &[u8]) -> pb::renew_ephemeral_resource::Response {
-    let request =
-        pb::renew_ephemeral_resource::Request { type_name: TOKEN.into(), private: Some(private.to_vec()) };
+    let request = pb::renew_ephemeral_resource::Request { type_name: TOKEN.into(), private: Some(private.to_vec()) };
     core.client.renew_ephemeral_resource(request).await.unwrap().into_inner()
 }
 
 async fn close(core: &mut Core, private: &[u8]) -> Vec<pb::Diagnostic> {
-    let request =
-        pb::close_ephemeral_resource::Request { type_name: TOKEN.into(), private: Some(private.to_vec()) };
+    let request = pb::close_ephemeral_resource::Request { type_name: TOKEN.into(), private: Some(private.to_vec()) };
     core.client.close_ephemeral_resource(request).await.unwrap().into_inner().diagnostics
 }
 
@@ -105,7 +103,8 @@ async fn a_token_lives_from_its_opening_to_its_close() {
     assert!(result.is_wholly_known() && result.get("description") == &text("deploy") && secret.len() == 64);
     assert!(!String::from_utf8_lossy(&private).contains(&secret), "core gets the secret once");
     // The token is as configured, and does what its policies grant.
-    let stored: Vec<_> = tokens(&guarded).await.into_iter().filter(|one| one.id.as_ref().unwrap().name == name).collect();
+    let stored: Vec<_> =
+        tokens(&guarded).await.into_iter().filter(|one| one.id.as_ref().unwrap().name == name).collect();
     let token: data::Token = decoded(&stored[0]);
     assert_eq!((token.policies.as_slice(), token.description.as_str()), (&["readers".to_owned()][..], "deploy"));
     let expiry = seconds(token.expires_at);
@@ -117,7 +116,8 @@ async fn a_token_lives_from_its_opening_to_its_close() {
     // A renewal begins the life again, and keeps the secret.
     let renewed = renew(&mut core, &private).await;
     assert_eq!((summaries(&renewed.diagnostics).as_str(), renewed.private.as_deref()), ("", Some(private.as_slice())));
-    let stored: Vec<_> = tokens(&guarded).await.into_iter().filter(|one| one.id.as_ref().unwrap().name == name).collect();
+    let stored: Vec<_> =
+        tokens(&guarded).await.into_iter().filter(|one| one.id.as_ref().unwrap().name == name).collect();
     let later: data::Token = decoded(&stored[0]);
     let nanos = |time: &data::Token| time.expires_at.map(|time| (time.seconds, time.nanos));
     assert!(nanos(&later) > nanos(&token) && renewed.renew_at.unwrap().seconds >= opened.renew_at.unwrap().seconds);
@@ -129,18 +129,18 @@ async fn a_token_lives_from_its_opening_to_its_close() {
     assert_eq!(tokens(&guarded).await.len(), 1, "the first token is left");
     assert_eq!(summaries(&close(&mut core, &private).await), "");
     let gone = renew(&mut core, &private).await;
-    assert!(summaries(&gone.diagnostics).contains(&format!("the token {name} was deleted, or has expired")), "{gone:?}");
+    assert!(
+        summaries(&gone.diagnostics).contains(&format!("the token {name} was deleted, or has expired")),
+        "{gone:?}"
+    );
     assert_eq!(tokens(&guarded).await.len(), 1, "a renewal makes no token");
 }
 
 #[tokio::test]
 async fn a_token_grants_no_more_than_the_one_of_the_provider() {
     let (guarded, mut core) = guarded().await;
-    let rule = |kind: &str, verb: &str| TypeRule {
-        types: vec![kind.into()],
-        verbs: vec![verb.into()],
-        ..TypeRule::default()
-    };
+    let rule =
+        |kind: &str, verb: &str| TypeRule { types: vec![kind.into()], verbs: vec![verb.into()], ..TypeRule::default() };
     let makes = [rule("mortise/Token", "*"), rule("mortise/Policy", "read"), rule("fields.v1.Everything", "read")];
     guarded.policy("makers", "", makes.to_vec()).await;
     let maker = guarded.token("makers-x", &["makers"], |_| ()).await;
@@ -222,7 +222,8 @@ async fn a_real_core_uses_a_token_for_a_run() {
     let run = |arguments: &[&str]| terraform(dir.path(), &guarded.server, arguments);
     // A secret of a token in hexadecimal digits.
     let has_secret = |text: &str| {
-        text.split(|letter: char| !letter.is_ascii_hexdigit()).any(|word| word.len() == 64 && word != guarded.management)
+        text.split(|letter: char| !letter.is_ascii_hexdigit())
+            .any(|word| word.len() == 64 && word != guarded.management)
     };
     write("readers");
     let (applied, said) = run(&["apply", "-auto-approve"]);

@@ -50,15 +50,10 @@ impl Core {
         let identities = pb::get_resource_identity_schemas::Request {};
         let identities = self.client.get_resource_identity_schemas(identities).await.unwrap().into_inner();
         let parts = identities.identity_schemas[kind].identity_attributes.iter();
-        let identity_type =
-            Type::Object(parts.map(|one| (one.name.clone(), Type::String)).collect::<BTreeMap<_, _>>());
+        let identity_type = Type::Object(parts.map(|one| (one.name.clone(), Type::String)).collect::<BTreeMap<_, _>>());
         let config = given.map_or_else(|| encode(&Value::Null), |given| self.condition(kind, given));
-        let request = pb::list_resource::Request {
-            type_name: kind.into(),
-            config,
-            include_resource_object: is_whole,
-            limit,
-        };
+        let request =
+            pb::list_resource::Request { type_name: kind.into(), config, include_resource_object: is_whole, limit };
         let mut events = self.client.list_resource(request).await.unwrap().into_inner();
         let mut found = Vec::new();
         while found.len() < usize::try_from(limit).unwrap()

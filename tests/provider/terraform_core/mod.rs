@@ -10,7 +10,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use mortise_provider::{
     proto::tfplugin6::{
-        self as pb, ActionSchema, Diagnostic, DynamicValue, RawState, Schema, diagnostic::Severity, provider_client::ProviderClient,
+        self as pb, ActionSchema, Diagnostic, DynamicValue, RawState, Schema, diagnostic::Severity,
+        provider_client::ProviderClient,
     },
     value::{Type, Value, msgpack},
 };

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use mortise_resource::{
     data::{
         BackupRequest, BackupResponse, CallFunctionRequest, DisableRequest, EnableRequest, FunctionInfo,
-        GetTypeRequest, ImportRequest, ImportResponse, InspectRequest, ListFunctionsRequest, ListTypesRequest, MoveRequest, MoveResponse, PlanDeleteRequest, PlanDeleteResponse, PlanRequest, PlanResponse,
-        ResetRequest, RollbackRequest, SearchRequest, SearchResponse, WhoAmIRequest, call_function_response::Outcome,
+        GetTypeRequest, ImportRequest, ImportResponse, InspectRequest, ListFunctionsRequest, ListTypesRequest,
+        MoveRequest, MoveResponse, PlanDeleteRequest, PlanDeleteResponse, PlanRequest, PlanResponse, ResetRequest,
+        RollbackRequest, SearchRequest, SearchResponse, WhoAmIRequest, call_function_response::Outcome,
     },
     grpc::{
         AuthServiceClient, ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, PluginServiceClient,
@@ -25,7 +26,7 @@ use tonic::{
 use super::{ResourceClient, retry::while_hooks_are_late};
 use crate::schema::{PluginChange, TypeDescription};
 
-/// Largest answer in bytes: a list comes as one message.
+/// Largest answer in bytes.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// A server behind a channel. Each call carries the token, and fails after the timeout.
@@ -218,17 +219,10 @@ impl ResourceClient for GrpcClient {
         Ok(pb::Tenancy { partition: known.partition, namespace: known.namespace })
     }
 
-    async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status> {
-        let about = request.r#type.as_ref().map(gvk).unwrap_or_default();
-        let request = self.request(request);
-        Ok(self.answer("List", &about, async { self.resources().list(request).await }).await?.resources)
-    }
-
     async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Status> {
         let about = request.r#type.as_ref().map(gvk).unwrap_or_default();
         let request = self.request(request);
-        let mut service =
-            QueryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+        let mut service = QueryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
         self.answer("Search", &about, async move { service.search(request).await }).await
     }
 

@@ -19,7 +19,8 @@ use page::Page;
 pub const MARK: &str = "# Made by `mortise provider docs`.";
 
 /// Folders of pages beside the index.
-pub const FOLDERS: [&str; 6] = ["actions", "data-sources", "ephemeral-resources", "functions", "list-resources", "resources"];
+pub const FOLDERS: [&str; 6] =
+    ["actions", "data-sources", "ephemeral-resources", "functions", "list-resources", "resources"];
 
 /// Returns the pages by their paths in the folder `docs`. `name` is the provider's name in configurations, and `source`
 /// its address.
@@ -51,7 +52,10 @@ pub fn pages(schema: &ProviderSchema, functions: &FunctionSet, name: &str, sourc
         let page = Page::new(own, "List Resource", name, &resource.kind.group, resource.description());
         let body = format!("  provider = {name}\n\n  config {{\n    name_prefix = \"example\"\n  }}\n");
         let example = block(&format!("list \"{own}\" \"example\""), &body);
-        all.insert(file("list-resources", own), page.example(&example).schema(&resource.query_attributes(), None).finish());
+        all.insert(
+            file("list-resources", own),
+            page.example(&example).schema(&resource.query_attributes(), None).finish(),
+        );
     }
     for (own, action) in schema.actions() {
         let config = match action {

@@ -1,12 +1,8 @@
 //! Description of the provider for core: names and schemas of everything that it has.
 
-use super::{
-    diagnostic::warning,
-    ephemeral,
-    session::Session,
-};
+use super::{diagnostic::warning, ephemeral, session::Session};
 use crate::{
-    proto::tfplugin6::{get_metadata, get_provider_schema, ServerCapabilities},
+    proto::tfplugin6::{ServerCapabilities, get_metadata, get_provider_schema},
     schema::provider_to_proto,
 };
 

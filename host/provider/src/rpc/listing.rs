@@ -3,40 +3,32 @@
 
 use std::sync::Arc;
 
-use mortise_query::{Filter, Schema, Selector, label_selector};
-use mortise_resource::{
-    data::{SearchRequest, SearchResponse},
-    goten::LabelSelector,
-    name, pb,
-};
+use mortise_resource::pb;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::{
     answer::Faults,
-    diagnostic::{error, error_at, stored_warning, warning},
+    diagnostic::{error, stored_warning, warning},
     identity,
-    read::{MAX_LISTED_RESOURCES, listed_place},
-    session::{Server, Session, resource},
+    search::{MAX_LISTED_RESOURCES, Search, condition_faults},
+    session::{Session, resource},
     wire::{decode, encode},
 };
 use crate::{
     mapping::Divergences,
     proto::tfplugin6::{
-        DynamicValue,
+        Diagnostic, DynamicValue,
         list_resource::{Event, Request},
     },
     schema::ResourceSchema,
     state::{hidden, id_text, state},
-    value::{Step, Value},
+    value::Value,
 };
 
 /// Events that wait for core at most.
 const MAX_WAITING_EVENTS: usize = 16;
-
-/// Most resources of a page.
-const MAX_PAGE: usize = 1_000;
 
 /// The events of a list.
 pub(super) type Events = ReceiverStream<Result<Event, Status>>;
@@ -62,51 +54,7 @@ pub(super) fn list(session: Arc<Session>, request: Request) -> Events {
 /// Checks the condition of a list; skips unknown parts.
 pub(super) fn check(schema: &ResourceSchema, config: Option<&DynamicValue>) -> Result<Faults, Faults> {
     let config = decode(config, &schema.query_type())?;
-    Ok(selector_and_faults(schema, &config).1)
-}
-
-/// The condition on labels, and the faults of the whole condition.
-fn selector_and_faults(schema: &ResourceSchema, config: &Value) -> (Option<LabelSelector>, Faults) {
-    let text = |attribute: &str| config.get(attribute).as_str().filter(|text| !text.is_empty());
-    let at = |attribute: &str, fault: String| error_at(&[Step::Attribute(attribute.to_owned())], fault);
-    let units = ["partition", "namespace"].into_iter();
-    let mut faults: Faults = units
-        .filter_map(|unit| Some(at(unit, text(unit).filter(|text| *text != "*").and_then(name::fault)?)))
-        .collect();
-    let fields = Schema::new(Some(schema.data.message.clone()));
-    if let Some(Err(fault)) = text("filter").map(|text| Filter::parse(text, &fields)) {
-        faults.push(at("filter", fault.to_string()));
-    }
-    let selector = text("selector").map(|text| {
-        let selector = label_selector(text)?;
-        Selector::new(&selector).map(|_| selector)
-    });
-    match selector.transpose() {
-        Ok(selector) => (selector, faults),
-        Err(fault) => {
-            faults.push(at("selector", fault.to_string()));
-            (None, faults)
-        }
-    }
-}
-
-/// The query of a condition, without the size of its page.
-fn query(schema: &ResourceSchema, server: &Server, config: &Value) -> Result<SearchRequest, Faults> {
-    let (selector, faults) = selector_and_faults(schema, config);
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    let text = |name: &str| config.get(name).as_str().unwrap_or_default().to_owned();
-    Ok(SearchRequest {
-        parent: text("name_prefix"),
-        filter: text("filter"),
-        selector,
-        r#type: Some(schema.kind.clone()),
-        tenancy: Some(listed_place(schema.scope, config, server)),
-        // All pages are as of one version.
-        at: "now".to_owned(),
-        ..SearchRequest::default()
-    })
+    Ok(condition_faults(schema, &config))
 }
 
 /// Sends an event for each resource, at most as many as core wants. The last one has a warning if there are more.
@@ -116,15 +64,12 @@ async fn send_all(session: &Session, request: &Request, events: &Sender) -> Resu
     let config = decode(request.config.as_ref(), &schema.query_type())?;
     let server = session.server().await?;
     let limit = usize::try_from(request.limit).unwrap_or(0).min(MAX_LISTED_RESOURCES);
-    let mut query = query(schema, &server, &config)?;
+    let mut search = Search::new(schema, &server, &config)?;
     let (mut sent, mut held) = (0, None);
     while sent < limit {
         // The page may have a resource more than core wants, for the warning.
-        let wanted = (limit - sent + 1).min(MAX_PAGE);
-        query.page_size = i32::try_from(wanted).unwrap_or(i32::MAX);
-        let page = server.client.search(query.clone()).await.map_err(|status| server.faults("listing", &status))?;
-        let SearchResponse { resources, next_page_token, at, .. } = page;
-        for found in resources {
+        let Some(page) = search.page(limit - sent + 1).await? else { break };
+        for found in page {
             // The list goes on after the held resource.
             let Some(known) = held.replace(found) else { continue };
             sent += 1;
@@ -136,14 +81,9 @@ async fn send_all(session: &Session, request: &Request, events: &Sender) -> Resu
                 return Ok(());
             }
         }
-        if next_page_token.is_empty() {
-            break;
-        }
         if session.is_stopped() {
             return Err(vec![error("the list was stopped", "")]);
         }
-        // A server of an earlier version has no versions.
-        (query.page_token, query.at) = (next_page_token, at);
     }
     if let Some(last) = held {
         // Core went away.
@@ -163,7 +103,7 @@ fn event(schema: &ResourceSchema, found: &pb::Resource, is_whole: bool) -> Event
     }
 }
 
-fn cut(limit: usize) -> crate::proto::tfplugin6::Diagnostic {
+fn cut(limit: usize) -> Diagnostic {
     let mut found = warning(format!("there are more than {limit} resources"));
     found.detail = match limit {
         MAX_LISTED_RESOURCES => "A list has no more. Narrow it with filter, selector or name_prefix.".to_owned(),

@@ -13,7 +13,7 @@
 //! | `wait`, `deletion`, `taken` | waits after writes; deletions and their plans; names that are taken |
 //! | `inputs`, `identity` | stored states and the provider's configuration; identities of resources |
 //! | `ephemeral`, `token` | resources that are read and kept in no file; tokens for a run |
-//! | `listing` | resources that a query finds, for `terraform query` |
+//! | `search`, `listing` | queries and their pages; the resources that they find, for `terraform query` |
 //! | `import`, `moving`, `pending` | states of resources that the server does not have yet |
 //! | `functions` | functions of plugins |
 //! | `action` | changes of the server that leave no state |
@@ -41,6 +41,7 @@ mod pending;
 mod placeholders;
 mod plan;
 mod read;
+mod search;
 mod service;
 mod session;
 mod taken;

@@ -14,8 +14,7 @@ use super::{
     plan::{Before, Plan},
     read,
     taken::taken_name,
-    token,
-    validate,
+    token, validate,
     wire::{decode, decode_object, encode},
 };
 use crate::{
@@ -367,10 +366,7 @@ impl Provider for ProviderService {
 
     type ListResourceStream = listing::Events;
 
-    async fn list_resource(
-        &self,
-        request: Request<pb::list_resource::Request>,
-    ) -> Answer<Self::ListResourceStream> {
+    async fn list_resource(&self, request: Request<pb::list_resource::Request>) -> Answer<Self::ListResourceStream> {
         let session = session(&request)?;
         answer(listing::list(session, request.into_inner()))
     }
@@ -410,10 +406,7 @@ impl Provider for ProviderService {
 
     type InvokeActionStream = action::Steps;
 
-    async fn invoke_action(
-        &self,
-        request: Request<pb::invoke_action::Request>,
-    ) -> Answer<Self::InvokeActionStream> {
+    async fn invoke_action(&self, request: Request<pb::invoke_action::Request>) -> Answer<Self::InvokeActionStream> {
         let session = session(&request)?;
         answer(action::invoke(session, request.into_inner()))
     }

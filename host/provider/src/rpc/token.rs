@@ -46,7 +46,8 @@ struct OpenToken {
 impl OpenToken {
     fn read(private: &[u8]) -> Result<Self, Faults> {
         let detail = "Another version of the provider opened it. The token expires by itself.";
-        serde_json::from_slice(private).map_err(|fault| vec![error(format!("the open token is unknown: {fault}"), detail)])
+        serde_json::from_slice(private)
+            .map_err(|fault| vec![error(format!("the open token is unknown: {fault}"), detail)])
     }
 
     fn id(&self) -> pb::Id {

@@ -9,6 +9,7 @@ use super::{
     companions,
     diagnostic::{error, error_at, value_error},
     read::listed_type,
+    search::condition_faults,
     wait::{field_path, wait_timeout},
 };
 use crate::{
@@ -75,7 +76,10 @@ pub(crate) fn data_source(schema: &ProviderSchema, name: &str, config: &Value) -
         }
     }
     if name == schema.list_name() && config.get("type").as_str().is_some() {
-        found.extend(listed_type(schema, config).err().unwrap_or_default());
+        match listed_type(schema, config) {
+            Ok(listed) => return condition_faults(listed, config),
+            Err(faults) => found.extend(faults),
+        }
     }
     found
 }

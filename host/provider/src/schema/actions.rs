@@ -74,7 +74,11 @@ impl Action {
         let flag = |name: &str, description: &str| attribute(name, Content::Value(Type::Bool), OPTIONAL, description);
         match self {
             Self::Backup => vec![
-                text("file", REQUIRED, "The absolute path of the file, in the format .tar.gz, on the machine of the provider."),
+                text(
+                    "file",
+                    REQUIRED,
+                    "The absolute path of the file, in the format .tar.gz, on the machine of the provider.",
+                ),
                 flag("replace", "Whether to replace an existing file."),
                 flag("without_config", "Whether to leave out the server's configuration file."),
             ],

@@ -124,20 +124,22 @@ pub(super) fn list(has_secrets: bool) -> Vec<Attribute> {
         attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
         text("data", Flags { sensitive: has_secrets, ..COMPUTED }, "The data as JSON, for `jsondecode`."),
     ];
-    vec![
+    let mut all = vec![
         text("type", REQUIRED, "The type, such as `demo.v2.Artist`; the version may be left out."),
         text("partition", OPTIONAL, "The partition; `*` for all."),
         text("namespace", OPTIONAL, "The namespace; `*` for all."),
-        text("name_prefix", OPTIONAL, "The start of the names to list."),
         attribute("metadata", string_map(), OPTIONAL, "The keys and values that a resource's metadata must have."),
         attribute("resources", Content::List(found), COMPUTED, "The resources, in the order of names."),
-    ]
+    ];
+    all.extend(conditions());
+    all
 }
 
 /// The attributes that select resources of a type for a list.
 pub(super) fn query_attributes(scope: Scope) -> Vec<Attribute> {
     let unit = |name: &str| {
-        let description = format!("The {name}, or `*` for all; the provider's or the server's default if it is not set.");
+        let description =
+            format!("The {name}, or `*` for all; the provider's or the server's default if it is not set.");
         text(name, OPTIONAL, &description)
     };
     let mut all = match scope {
@@ -145,25 +147,43 @@ pub(super) fn query_attributes(scope: Scope) -> Vec<Attribute> {
         Scope::Partition => vec![unit("partition")],
         Scope::Namespace => vec![unit("partition"), unit("namespace")],
     };
-    all.extend([
+    all.extend(conditions());
+    all
+}
+
+/// The attributes that select resources of a place.
+fn conditions() -> [Attribute; 3] {
+    [
         text("name_prefix", OPTIONAL, "The start of the names."),
         text("filter", OPTIONAL, "The condition, such as `data.year > 1990 AND meta.tags CONTAINS \"live\"`."),
         text("selector", OPTIONAL, "The condition on labels, such as `env=prod,tier!=web,zone in (a,b),!old`."),
-    ]);
-    all
+    ]
 }
 
 /// The attributes of a short-lived token.
 pub(super) fn token() -> Vec<Attribute> {
     let policies = Content::Value(Type::list(Type::String));
     vec![
-        attribute("policies", policies, REQUIRED, "The policies of the token. Together they grant no more than the provider's own token has."),
-        text("expires_in", OPTIONAL, "The time for which the token lives without a renewal, from `1m` to `24h`; `1h` if it is not set."),
+        attribute(
+            "policies",
+            policies,
+            REQUIRED,
+            "The policies of the token. Together they grant no more than the provider's own token has.",
+        ),
+        text(
+            "expires_in",
+            OPTIONAL,
+            "The time for which the token lives without a renewal, from `1m` to `24h`; `1h` if it is not set.",
+        ),
         text("description", OPTIONAL, "The purpose, in words."),
         text("partition", OPTIONAL, "The default partition of the token's requests."),
         text("namespace", OPTIONAL, "The default namespace of the token's requests."),
         text("accessor_id", COMPUTED, "The name of the token, which logs and refusals show."),
-        text("secret", Flags { sensitive: true, ..COMPUTED }, "The secret, for the attribute `token` of a provider and for clients."),
+        text(
+            "secret",
+            Flags { sensitive: true, ..COMPUTED },
+            "The secret, for the attribute `token` of a provider and for clients.",
+        ),
         text("expires_at", COMPUTED, "The time of expiry without a renewal."),
     ]
 }

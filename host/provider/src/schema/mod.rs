@@ -16,9 +16,7 @@ pub use description::{Snapshot, TypeDescription};
 pub use functions::{Function, FunctionSet};
 pub use resource::{ResourceSchema, TypeError};
 pub(crate) use set::TOKEN_DESCRIPTION;
-pub use set::{
-    ProviderSchema, list_name, list_type, provider_to_proto, provider_type, token_to_proto, token_type,
-};
+pub use set::{ProviderSchema, list_name, list_type, provider_to_proto, provider_type, token_to_proto, token_type};
 
 /// The attributes of the provider's configuration.
 pub(crate) fn provider_attributes() -> Vec<Attribute> {

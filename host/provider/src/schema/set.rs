@@ -14,7 +14,8 @@ use super::{
 use crate::{proto::tfplugin6::Schema, value::Type};
 
 /// Description of short-lived tokens.
-pub(crate) const TOKEN_DESCRIPTION: &str = "A token for a run: made when core opens it, renewed while core uses it, and deleted when core closes it.";
+pub(crate) const TOKEN_DESCRIPTION: &str =
+    "A token for a run: made when core opens it, renewed while core uses it, and deleted when core closes it.";
 
 /// The types of a server.
 #[derive(Debug)]
