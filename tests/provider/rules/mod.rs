@@ -7,6 +7,7 @@ mod deletion;
 mod identity;
 mod ignored_changes;
 mod kinds;
+mod labels;
 mod listing;
 mod process;
 mod resources;

@@ -165,10 +165,15 @@ impl Core {
     }
 
     pub async fn configure(&mut self, settings: &[(&str, &str)]) -> Result<(), Faults> {
+        let settings: Vec<_> = settings.iter().map(|(name, text)| (*name, Value::String((*text).into()))).collect();
+        self.configure_with(&settings).await
+    }
+
+    pub async fn configure_with(&mut self, settings: &[(&str, Value)]) -> Result<(), Faults> {
         let Type::Object(of) = check::type_of(self.provider.block.as_ref().unwrap()) else { panic!("no object") };
         let value = |name: &String| {
             let given = settings.iter().find(|(known, _)| known == name);
-            (name.clone(), given.map_or(Value::Null, |(_, text)| Value::String((*text).into())))
+            (name.clone(), given.map_or(Value::Null, |(_, value)| value.clone()))
         };
         let config = encode(&Value::Map(of.keys().map(value).collect()));
         let request = pb::validate_provider_config::Request { config: config.clone() };

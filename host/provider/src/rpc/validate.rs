@@ -41,6 +41,16 @@ pub(crate) fn resource(schema: &ResourceSchema, config: &Value, takes_write_only
             found.push(error_at(&path.map(|name| Step::Attribute(name.to_owned())), fault.to_string()));
         }
     }
+    for name in ["labels", "annotations", "tags"] {
+        let has_null = match config.get(name) {
+            Value::Map(entries) => entries.values().any(Value::is_null),
+            Value::List(items) => items.iter().any(Value::is_null),
+            _ => false,
+        };
+        if has_null {
+            found.push(error_at(&[Step::Attribute(name.to_owned())], "null cannot be an element"));
+        }
+    }
     if let Value::Map(fields) = config.get("wait").get("fields") {
         for text in fields.keys().filter(|text| field_path(schema, text).is_none()) {
             let path = ["wait", "fields"].map(|name| Step::Attribute(name.to_owned()));

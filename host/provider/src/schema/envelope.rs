@@ -12,6 +12,10 @@ fn string_map() -> Content {
     Content::Value(Type::map(Type::String))
 }
 
+fn string_set() -> Content {
+    Content::Value(Type::set(Type::String))
+}
+
 fn tenancy_attributes(scope: Scope, flags: Flags) -> Vec<Attribute> {
     let partition = text("partition", flags, "The partition; the provider's or the server's default if it is not set.");
     let namespace = text("namespace", flags, "The namespace; the provider's or the server's default if it is not set.");
@@ -86,6 +90,10 @@ pub(super) fn managed_attributes(scope: Scope) -> Vec<Attribute> {
     all.extend(tenancy_attributes(scope, REPLACES_DEFAULTED));
     all.extend([
         attribute("metadata", string_map(), DEFAULTED, "Free keys and values."),
+        attribute("labels", string_map(), OPTIONAL, "Labels. Those under other keys belong to others, and stay."),
+        attribute("annotations", string_map(), OPTIONAL, "Annotations. Those under other keys belong to others, and stay."),
+        attribute("tags", string_set(), OPTIONAL, "Tags. Others belong to others, and stay."),
+        attribute("all_labels", string_map(), COMPUTED, "`labels`, and the provider's `default_labels` under other keys."),
         owner_attribute(Flags { replace: true, ..OPTIONAL }, REQUIRED, DEFAULTED),
         attribute(
             "wait",
@@ -105,6 +113,9 @@ pub(super) fn data_source_attributes(scope: Scope) -> Vec<Attribute> {
     all.extend(tenancy_attributes(scope, DEFAULTED));
     all.extend([
         attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
+        attribute("labels", string_map(), COMPUTED, "All labels."),
+        attribute("annotations", string_map(), COMPUTED, "All annotations."),
+        attribute("tags", string_set(), COMPUTED, "All tags."),
         owner_attribute(COMPUTED, COMPUTED, COMPUTED),
     ]);
     all.extend(server_attributes());
@@ -122,6 +133,9 @@ pub(super) fn list(has_secrets: bool) -> Vec<Attribute> {
         text("generation", COMPUTED, "The generation."),
         text("version", COMPUTED, "The version."),
         attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
+        attribute("labels", string_map(), COMPUTED, "The labels."),
+        attribute("annotations", string_map(), COMPUTED, "The annotations."),
+        attribute("tags", string_set(), COMPUTED, "The tags."),
         text("data", Flags { sensitive: has_secrets, ..COMPUTED }, "The data as JSON, for `jsondecode`."),
     ];
     let mut all = vec![
@@ -201,5 +215,11 @@ pub(super) fn provider() -> Vec<Attribute> {
         text("tls_server_name", OPTIONAL, "The name that the server's certificate must have."),
         text("partition", OPTIONAL, "The default partition of resources."),
         text("namespace", OPTIONAL, "The default namespace of resources."),
+        attribute(
+            "default_labels",
+            string_map(),
+            OPTIONAL,
+            "Labels of every resource; `labels` of a resource comes first.",
+        ),
     ]
 }
