@@ -103,7 +103,7 @@ async fn actions_need_the_permission_of_an_operator() {
     let guarded = Guarded::start(Setup::new().guest("every-field")).await;
     guarded.policy("looks", "operator = \"read\"", Vec::new()).await;
     let (looks, none) =
-        (guarded.token("looks-at", &["looks"], |_| ()).await, guarded.token("nothing-", &[], |_| ()).await);
+        (guarded.token("looks-at", &["looks"], |_| ()).await, guarded.token("nothing-x", &[], |_| ()).await);
     let mut core = Core::attach(&socket(&guarded.server)).await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("b.tar.gz");

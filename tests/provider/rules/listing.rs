@@ -74,12 +74,12 @@ async fn a_list_selects_by_place_name_filter_and_labels() {
     other.configure(&[("namespace", "other")]).await.unwrap();
     assert_eq!(names(&other.list(EVERYTHING, None, false, LIMIT).await.unwrap()), "default/other/c-1");
     // Every type has a list.
-    let lists: Vec<_> = core.lists.keys().collect();
-    assert_eq!(lists, core.schemas.keys().collect::<Vec<_>>());
+    let lists: Vec<_> = core.lists.keys().cloned().collect();
+    assert_eq!(lists, core.schemas.keys().cloned().collect::<Vec<_>>());
     let found = core.list("mortise_tenancy_namespace", None, false, LIMIT).await.unwrap();
-    assert_eq!(names(&found), "default/default default/other", "a scope without namespaces");
+    assert_eq!(names(&found), "default/other", "a scope without namespaces");
     let metadata = core.client.get_metadata(pb::get_metadata::Request {}).await.unwrap().into_inner();
-    assert_eq!(metadata.list_resources.iter().map(|one| &one.type_name).collect::<Vec<_>>(), lists);
+    assert_eq!(metadata.list_resources.into_iter().map(|one| one.type_name).collect::<Vec<_>>(), lists);
 }
 
 #[tokio::test]

@@ -124,12 +124,18 @@ pub fn id_of(name: &str) -> mortise_resource::pb::Id {
 
 /// Runs a real core, in a directory with a configuration.
 pub fn terraform(dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
-    run_core(&["terraform"], dir, server, arguments)
+    terraform_as("", dir, server, arguments)
 }
 
-fn run_core(core: &[&str], dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
+/// Runs a real core that is attached to a server which requires tokens.
+pub fn terraform_as(token: &str, dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
+    run_core(&["terraform"], token, dir, server, arguments)
+}
+
+fn run_core(core: &[&str], token: &str, dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
     let attach = Command::new(env!("CARGO_BIN_EXE_mortise"))
         .args(["provider", "attach", "--grpc-addr", &server.grpc.to_string()])
+        .envs((!token.is_empty()).then_some(("MORTISE_TOKEN", token)))
         .output()
         .unwrap();
     let line = String::from_utf8(attach.stdout).unwrap();
@@ -161,7 +167,7 @@ pub struct NewerTerraform(Vec<&'static str>);
 
 impl NewerTerraform {
     pub fn run(&self, dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
-        run_core(&self.0, dir, server, arguments)
+        run_core(&self.0, "", dir, server, arguments)
     }
 }
 

@@ -13,13 +13,13 @@ use mortise_resource::{
 };
 use tonic::Code;
 
-use super::{EVERYTHING, REQUIRED, list, socket, summaries, terraform, text};
+use super::{EVERYTHING, REQUIRED, list, socket, summaries, terraform_as, text};
 use crate::{
     provider::{
         terraform::is_there,
         terraform_core::{Core, encode, path_of},
     },
-    support::{Setup, any, decoded, gvk, id, resource, tokens::Guarded},
+    support::{Setup, any, decoded, gvk, id, resource, tenancy, tokens::Guarded},
 };
 
 const TOKEN: &str = "mortise_token";
@@ -53,7 +53,8 @@ async fn guarded() -> (Guarded, Core) {
 
 async fn tokens(guarded: &Guarded) -> Vec<Resource> {
     let mut client = guarded.resources(&guarded.management).await;
-    let request = ListRequest { r#type: Some(gvk("mortise.v1.Token")), ..ListRequest::default() };
+    let request =
+        ListRequest { r#type: Some(gvk("mortise.v1.Token")), tenancy: Some(tenancy("", "")), ..ListRequest::default() };
     client.list(request).await.unwrap().into_inner().resources
 }
 
@@ -144,7 +145,7 @@ async fn a_token_grants_no_more_than_the_one_of_the_provider() {
     let makes = [rule("mortise/Token", "*"), rule("mortise/Policy", "read"), rule("fields.v1.Everything", "read")];
     guarded.policy("makers", "", makes.to_vec()).await;
     let maker = guarded.token("makers-x", &["makers"], |_| ()).await;
-    let reader = guarded.token("readers-", &["readers"], |_| ()).await;
+    let reader = guarded.token("readers-x", &["readers"], |_| ()).await;
     let before = tokens(&guarded).await.len();
     for (holder, names, says) in [
         (&reader, ["readers"], "making a token: the token does not allow this"),
@@ -219,7 +220,7 @@ async fn a_real_core_uses_a_token_for_a_run() {
         );
         std::fs::write(dir.path().join("main.tf"), configuration).unwrap();
     };
-    let run = |arguments: &[&str]| terraform(dir.path(), &guarded.server, arguments);
+    let run = |arguments: &[&str]| terraform_as(&guarded.management, dir.path(), &guarded.server, arguments);
     // A secret of a token in hexadecimal digits.
     let has_secret = |text: &str| {
         text.split(|letter: char| !letter.is_ascii_hexdigit())

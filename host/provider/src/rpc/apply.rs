@@ -45,7 +45,7 @@ pub(crate) async fn apply(
     // A resource that replaces another one has no prior state.
     let pending = Private::pending(private).filter(|_| !prior.is_null());
     let before = Before { state: prior, private, pending: pending.is_some() };
-    let (plan, config) = match plan_again(schema, server, before, planned, config).await {
+    let (plan, config) = match plan_again(schema, session, server, before, planned, config).await {
         Ok(plan) => plan,
         Err(diagnostics) => return ApplyResult::refused(diagnostics),
     };
@@ -92,16 +92,20 @@ pub(crate) async fn apply(
     applied
 }
 
-/// Plans as core did: with the configuration, or with prior values in the places under `ignore_changes`.
+/// The plan that core made a moment ago; else plans as core did: with the configuration, or with prior values in the places under `ignore_changes`.
 async fn plan_again(
     schema: &ResourceSchema,
+    session: &Session,
     server: &Server,
     before: Before<'_>,
     planned: &Value,
     config: &Value,
 ) -> Result<(Plan, Value), Vec<Diagnostic>> {
     let config = as_planned(planned, config);
-    let first = plan(schema, server, before, &config).await;
+    let first = match session.recent_plans.take(&before.origin(schema, &config)) {
+        Some(recent) => Ok(Plan::from(recent)),
+        None => plan(schema, server, before, &config).await,
+    };
     if matches!(&first, Ok(plan) if first_changed_path(planned, &plan.state).is_none()) {
         return first.map(|plan| (plan, config));
     }

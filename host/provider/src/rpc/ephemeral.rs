@@ -26,7 +26,7 @@ pub(crate) struct Opened {
 
 /// A renewal that core asks for.
 pub(crate) struct Renewal {
-    pub(crate) at: Timestamp,
+    pub(crate) time: Timestamp,
     pub(crate) private: Vec<u8>,
 }
 

@@ -56,7 +56,7 @@ pub(super) fn settings(config: &Value) -> Result<(ConnectionSettings, Defaults),
                     format!("the label {key:?} is null"),
                 )]),
             })
-            .collect::<Result<_, _>>()?,
+            .collect::<Result<_, Faults>>()?,
         _ => Default::default(),
     };
     Ok((settings, Defaults { partition: text("partition"), namespace: text("namespace"), labels }))

@@ -7,7 +7,7 @@
 //! | `describe` | names and schemas of everything |
 //! | `session` | the connection: its server, types and functions |
 //! | `validate`, `companions`, `plan`, `apply`, `apply_result`, `read` | the life of a resource |
-//! | `fill`, `changed_path` | attributes of plans that the server sets; the comparison of two plans |
+//! | `fill`, `changed_path`, `recent_plans` | attributes of plans that the server sets; the comparison of two plans; plans of a moment ago |
 //! | `core_form` | plans and applies with values that are only written |
 //! | `placeholders`, `partial`, `ignored` | plans with unknown values; applies of attributes under `ignore_changes` |
 //! | `wait`, `deletion`, `taken` | waits after writes; deletions and their plans; names that are taken |
@@ -42,6 +42,7 @@ mod pending;
 mod placeholders;
 mod plan;
 mod read;
+mod recent_plans;
 mod search;
 mod service;
 mod session;

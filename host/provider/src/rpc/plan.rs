@@ -11,6 +11,7 @@ use super::{
     diagnostic::{attribute_of, server_diagnostic, value_error, warning},
     fill::{fill_computed, fill_owner, fill_tenancy},
     partial::partial_view,
+    recent_plans::{Origin, RecentPlan},
     session::Server,
 };
 use crate::{
@@ -54,7 +55,34 @@ pub(crate) struct Before<'a> {
     pub(crate) pending: bool,
 }
 
+impl Plan {
+    /// The plan for the apply of the same change; `None` while a part of the request is not known.
+    pub(super) fn recent(&self) -> Option<RecentPlan> {
+        Some(RecentPlan {
+            state: self.state.clone(),
+            divergences: self.divergences.clone(),
+            diagnostics: self.diagnostics.clone(),
+            request: self.request.clone()?,
+            writes: self.writes,
+        })
+    }
+}
+
+impl From<RecentPlan> for Plan {
+    fn from(plan: RecentPlan) -> Self {
+        let RecentPlan { state, divergences, diagnostics, request, writes } = plan;
+        // Core has replaced the resource before it applies.
+        Self { state, replace: Vec::new(), divergences, diagnostics, request: Some(request), writes }
+    }
+}
+
 impl Before<'_> {
+    /// The origin of a plan.
+    pub(super) fn origin(&self, schema: &ResourceSchema, config: &Value) -> Origin {
+        let (prior, pending) = (self.state.clone(), self.pending);
+        Origin { name: schema.name.clone(), prior, pending, config: config.clone() }
+    }
+
     /// Whether the server gets a new resource, even if core calls it an update.
     fn is_creation(&self) -> bool {
         self.state.is_null() || self.pending

@@ -164,7 +164,7 @@ impl Provider for ProviderService {
                 return Err(vec![taken]);
             }
             let before = Before { state: &prior, private: &request.prior_private, pending: pending.is_some() };
-            let plan = core_form::plan_change(schema, &server, before, &config).await?;
+            let plan = core_form::plan_change(schema, &session, &server, before, &config).await?;
             Ok(Planned::Change(Box::new(plan), pending))
         };
         answer(match planned.await {
@@ -329,7 +329,7 @@ impl Provider for ProviderService {
             let (schema, server) = (session.schema().await?, session.server().await?);
             let opened = ephemeral::open(&schema, &server, &request.type_name, request.config.as_ref()).await?;
             let Opened { result, diagnostics, renewal } = opened;
-            let (renew_at, private) = renewal.map(|renewal| (renewal.at, renewal.private)).unzip();
+            let (renew_at, private) = renewal.map(|renewal| (renewal.time, renewal.private)).unzip();
             Ok(pb::open_ephemeral_resource::Response { diagnostics, renew_at, result: encode(&result), private })
         })
         .await
@@ -345,7 +345,7 @@ impl Provider for ProviderService {
                 Some(private) => Some(token::renew(&*session.server().await?, private).await?),
                 None => None,
             };
-            let (renew_at, private) = renewal.map(|renewal| (renewal.at, renewal.private)).unzip();
+            let (renew_at, private) = renewal.map(|renewal| (renewal.time, renewal.private)).unzip();
             Ok(pb::renew_ephemeral_resource::Response { diagnostics: Vec::new(), renew_at, private })
         })
         .await

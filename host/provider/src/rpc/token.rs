@@ -56,8 +56,8 @@ impl OpenToken {
 
     /// The renewal, after two thirds of the life.
     fn renewal(&self) -> Renewal {
-        let at = SystemTime::now() + Duration::from_secs(self.life_seconds) * 2 / 3;
-        Renewal { at: at.into(), private: serde_json::to_vec(self).unwrap_or_default() }
+        let time = SystemTime::now() + Duration::from_secs(self.life_seconds) * 2 / 3;
+        Renewal { time: time.into(), private: serde_json::to_vec(self).unwrap_or_default() }
     }
 
     fn expiry(&self) -> Timestamp {
