@@ -178,6 +178,42 @@ async fn outside_objects_are_imported_by_apply() {
     }
 }
 
+/// The resource has its new type, or exists, although it cannot be brought to its configuration: the state has what
+/// exists, with the fault, and the next plan goes on from there.
+#[tokio::test]
+async fn a_taken_over_resource_whose_update_fails_is_in_the_state() {
+    let (server, mut core) = attached().await;
+    server.write(thing("changes", "parent", &Thing::default())).await.unwrap();
+    // An update cannot give a resource an owner.
+    let config = |core: &Core, name: &str| {
+        let Value::Map(mut parts) = core.config(THING, name, &[("text", text("hello"))]) else { panic!("no object") };
+        let owner = [("group", text("changes")), ("group_version", text("v1")), ("kind", text("Thing"))];
+        let rest = ["partition", "namespace", "uid"].map(|part| (part, Value::Null));
+        let owner = owner.into_iter().chain([("name", text("parent"))]).chain(rest);
+        parts.insert("owner".into(), Value::object(owner));
+        Value::Map(parts)
+    };
+    let old = core.config(OLD, "moved", &[("text", text("hello"))]);
+    let old = core.make(OLD, None, &old).await.unwrap();
+    let moved = move_state(&mut core, OLD, THING, &state_json(&old.state)).await.unwrap();
+    let imported = core.import(THING, "thing:imported").await.unwrap();
+    for (name, pending) in [("moved", moved), ("imported", imported)] {
+        let pending = core.refresh(&pending).await.unwrap().unwrap();
+        let config = config(&core, name);
+        let planned = core.plan(THING, Some(&pending), &config).await.unwrap();
+        let (faults, state) = core.apply(THING, Some(&pending), &config, &planned).await.unwrap_err();
+        assert!(said(&faults).contains("owner"), "{name}: {faults:?}");
+        let there = server.read(&id("changes.v1.Thing", name)).await.unwrap();
+        assert_eq!(state.get("uid"), &text(&there.id.unwrap().uid), "{name}: the state has it");
+        assert!(state.get("owner").is_null());
+        let failed = Instance { kind: THING.into(), state, private: Vec::new() };
+        let seen = core.refresh(&failed).await.unwrap().unwrap();
+        let next = core.plan(THING, Some(&seen), &config).await.unwrap();
+        assert!(next.replace.iter().all(|path| path.starts_with("owner")) && !next.replace.is_empty(), "{next:?}");
+    }
+    assert!(server.read(&id("changes.v1.OldThing", "moved")).await.is_err());
+}
+
 fn packed(value: &Value) -> DynamicValue {
     DynamicValue { msgpack: msgpack::encode(value), json: Vec::new() }
 }

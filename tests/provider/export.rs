@@ -7,7 +7,11 @@ use std::{
     process::Command,
 };
 
-use super::{mirror_server::MirrorServer, rules::REQUIRED, terraform::is_there};
+use super::{
+    mirror_server::MirrorServer,
+    rules::{REQUIRED, newer_terraform},
+    terraform::is_there,
+};
 use crate::support::{Server, Setup, plugins::sha256};
 
 /// The provider's directory in a mirror.
@@ -234,6 +238,9 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
         "data-sources/fields_everything.md",
         "data-sources/resources.md",
         "ephemeral-resources/fields_everything.md",
+        "ephemeral-resources/token.md",
+        "actions/plugin_reset.md",
+        "list-resources/fields_everything.md",
         "functions/changes_concat.md",
     ] {
         assert!(page(name).starts_with("---\n# Made by `mortise provider docs`.\npage_title: "), "{name}");
@@ -257,7 +264,9 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     }
     // A real core finds no fault in an example.
     let mut examples = REQUIRED.to_owned();
-    for path in files(&out).into_keys().filter(|path| path.parent().is_some_and(|parent| parent != Path::new(""))) {
+    let has_block =
+        |path: &PathBuf| !["", "actions", "list-resources"].map(|dir| Some(Path::new(dir))).contains(&path.parent());
+    for path in files(&out).into_keys().filter(has_block) {
         let page = page(path.to_str().unwrap());
         let example =
             page.split_once("## Example Usage\n\n```terraform\n").and_then(|(_, rest)| rest.split_once("```"));
@@ -269,4 +278,14 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     fs::write(dir.path().join("none.tfrc"), "").unwrap();
     let (valid, text) = super::rules::terraform(dir.path(), &server, &["validate"]);
     assert!(valid, "{text}\n{examples}");
+    let Some(core) = newer_terraform() else { return };
+    let example = |path: &str| {
+        let page = page(path);
+        page.split_once("```terraform\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0.to_owned()
+    };
+    let actions = ["actions/backup.md", "actions/plugin_reset.md"].map(example).concat();
+    fs::write(dir.path().join("main.tf"), format!("{REQUIRED}{actions}")).unwrap();
+    fs::write(dir.path().join("all.tfquery.hcl"), example("list-resources/fields_everything.md")).unwrap();
+    let (valid, text) = core.run(dir.path(), &server, &["validate", "-query"]);
+    assert!(valid, "{text}\n{actions}");
 }

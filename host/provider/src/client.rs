@@ -9,22 +9,22 @@ use std::{io, path::PathBuf, sync::Arc};
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
-        CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest, MoveResponse,
-        PlanDeleteResponse, PlanResponse, call_function_response::Outcome,
+        BackupRequest, BackupResponse, CallFunctionRequest, FunctionInfo, ImportRequest, ImportResponse, MoveRequest,
+        MoveResponse, PlanDeleteResponse, PlanResponse, SearchRequest, SearchResponse, call_function_response::Outcome,
     },
     pb,
 };
-use tonic::Status;
+use tonic::{Status, Streaming};
 
 pub use details::diagnostics_of;
 pub use grpc::GrpcClient;
 pub(crate) use grpc::resource;
 
-use crate::schema::{Snapshot, TypeDescription};
+use crate::schema::{PluginChange, Snapshot, TypeDescription};
 
 /// A server. Each call fails with the server's status, or with a status for a fault of the connection or a timeout.
 /// Plans, writes, moves and imports in which a plugin's hook ran out of time are repeated: nothing was written then.
-/// Answers are whole in memory, lists included.
+/// Answers are whole in memory.
 #[async_trait]
 pub trait ResourceClient: Send + Sync {
     /// Every type of the server.
@@ -61,8 +61,17 @@ pub trait ResourceClient: Send + Sync {
     /// defaults.
     async fn own_place(&self) -> Result<pb::Tenancy, Status>;
 
-    /// Lists resources of a type.
-    async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status>;
+    /// Finds a page of resources of a type.
+    async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Status>;
+
+    /// The resource of a plugin.
+    async fn plugin(&self, name: &str) -> Result<pb::Resource, Status>;
+
+    /// Changes a plugin; returns its resource after the change.
+    async fn change_plugin(&self, change: PluginChange, name: &str) -> Result<pb::Resource, Status>;
+
+    /// Takes a backup, which comes in pieces.
+    async fn backup(&self, request: BackupRequest) -> Result<Streaming<BackupResponse>, Status>;
 
     /// Address of the server, for people.
     fn address(&self) -> &str;

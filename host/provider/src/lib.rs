@@ -1,4 +1,4 @@
-//! Types of a Mortise server as resources of Terraform and OpenTofu: a provider of protocol 6.9 (`docs/terraform.md`).
+//! Types of a Mortise server as resources of Terraform and OpenTofu: a provider of protocol 6.10 (`docs/terraform.md`).
 //! "Core" is the program that starts a provider and calls it: `terraform` or `tofu`.
 //!
 //! # Contract
@@ -13,8 +13,10 @@
 //! # Cost
 //! A plan of a known configuration costs the server a Plan, one of a creation a Read more, and one with unknown values
 //! two Plans, or three if a plugin refuses the second. An owner in the place of the token costs a connection a WhoAmI.
-//! Applying makes the plan again: a creation costs that and a Write, and an update one Read more. A read costs
-//! a Read, a planned deletion a Read and a PlanDelete. Each connection asks for the types once.
+//! Applying uses the plan that core made a moment ago on the connection, or makes the plan again; a creation costs a
+//! Write more, and an update a Read and a Write. A read costs a Read, a planned deletion a Read and a PlanDelete, a list
+//! a Search for each page. A short-lived token costs a Write and a Delete, and for each renewal a Read and a Write; an
+//! action costs an Inspect in the plan, and its own call. Each connection asks for the types once.
 //!
 //! # Limits
 //! Messages are at most 256 MiB. Values are bounded in depth and in digits ([`value`]), types in depth and in

@@ -1,7 +1,7 @@
 //! The generated messages and services: the provider protocol, and the services that core expects of each process that
 //! it starts.
 
-/// Provider protocol 6.9, without deferred changes.
+/// Provider protocol 6.10, without deferred changes, configurations from states and stores of states.
 #[allow(
     missing_docs,
     unreachable_pub,

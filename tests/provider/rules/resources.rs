@@ -238,3 +238,41 @@ async fn a_type_that_is_upgraded_between_runs_keeps_its_resources() {
     let config = core.config(KIND, "x", &upgraded);
     assert!(core.plan(KIND, Some(&seen), &config).await.unwrap().is_no_op(&seen.state));
 }
+
+/// Core plans a change right before it applies the change; the apply makes no dry run of its own. One on another
+/// connection, such as that of a saved plan, does.
+#[tokio::test]
+async fn an_apply_uses_the_plan_of_a_moment_ago() {
+    let (server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    let calls = async |method: &str| {
+        let series = format!("mortise_grpc_requests_total{{method=\"{method}\"}}");
+        server.metric(&series).await.unwrap_or_default()
+    };
+    let plan = "mortise.v1.ChangeService/Plan";
+    let config = |core: &Core, text: &str| core.config(EVERYTHING, "x", &[("text", super::text(text))]);
+    let first = config(&core, "one");
+    let planned = core.plan(EVERYTHING, None, &first).await.unwrap();
+    let before = calls(plan).await;
+    let made = core.apply(EVERYTHING, None, &first, &planned).await.unwrap();
+    assert_eq!(calls(plan).await - before, 0.0, "a creation");
+    let second = config(&core, "two");
+    let planned = core.plan(EVERYTHING, Some(&made), &second).await.unwrap();
+    let before = calls(plan).await;
+    let made = core.apply(EVERYTHING, Some(&made), &second, &planned).await.unwrap();
+    assert_eq!(calls(plan).await - before, 0.0, "an update");
+    // Another configuration of the provider, and another connection.
+    let third = config(&core, "three");
+    let planned = core.plan(EVERYTHING, Some(&made), &third).await.unwrap();
+    core.configure(&[("namespace", "default")]).await.unwrap();
+    let before = calls(plan).await;
+    let made = core.apply(EVERYTHING, Some(&made), &third, &planned).await.unwrap();
+    assert_eq!(calls(plan).await - before, 1.0);
+    let fourth = config(&core, "four");
+    let planned = core.plan(EVERYTHING, Some(&made), &fourth).await.unwrap();
+    let mut other = Core::attach(&socket(&server)).await;
+    other.configure(&[]).await.unwrap();
+    let before = calls(plan).await;
+    other.apply(EVERYTHING, Some(&made), &fourth, &planned).await.unwrap();
+    assert_eq!(calls(plan).await - before, 1.0);
+}

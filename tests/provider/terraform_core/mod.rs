@@ -1,14 +1,17 @@
 //! A core of Terraform from a provider's point of view: it speaks the protocol over a socket, and checks every answer
 //! against core's rules.
 
+mod actions;
 mod check;
+mod listing;
 mod tls;
 
 use std::{collections::BTreeMap, path::Path};
 
 use mortise_provider::{
     proto::tfplugin6::{
-        self as pb, Diagnostic, DynamicValue, RawState, Schema, diagnostic::Severity, provider_client::ProviderClient,
+        self as pb, ActionSchema, Diagnostic, DynamicValue, RawState, Schema, diagnostic::Severity,
+        provider_client::ProviderClient,
     },
     value::{Type, Value, msgpack},
 };
@@ -16,6 +19,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
 pub use check::{check_applied, check_planned, check_same, proposed};
+pub use listing::Listed;
 pub use tls::{CORE_CERTIFICATE, OTHER_CERTIFICATE, connect_tls};
 
 /// A connected core.
@@ -23,6 +27,8 @@ pub struct Core {
     pub client: ProviderClient<Channel>,
     pub schemas: BTreeMap<String, Schema>,
     pub data_sources: BTreeMap<String, Schema>,
+    pub lists: BTreeMap<String, Schema>,
+    pub actions: BTreeMap<String, ActionSchema>,
     pub provider: Schema,
 }
 
@@ -112,11 +118,17 @@ impl Core {
             .resource_schemas
             .iter()
             .chain(&answer.data_source_schemas)
+            .chain(&answer.list_resource_schemas)
             .chain([(&"provider".to_owned(), &provider)])
         {
             check::check_schema(name, schema);
         }
-        Ok(Self { client, schemas: answer.resource_schemas, data_sources: answer.data_source_schemas, provider })
+        let (schemas, data_sources) = (answer.resource_schemas, answer.data_source_schemas);
+        let (lists, actions) = (answer.list_resource_schemas, answer.action_schemas);
+        for (name, action) in &actions {
+            check::check_schema(name, action.schema.as_ref().expect("a schema"));
+        }
+        Ok(Self { client, schemas, data_sources, lists, actions, provider })
     }
 
     pub async fn attach(socket: &Path) -> Self {
@@ -153,10 +165,15 @@ impl Core {
     }
 
     pub async fn configure(&mut self, settings: &[(&str, &str)]) -> Result<(), Faults> {
+        let settings: Vec<_> = settings.iter().map(|(name, text)| (*name, Value::String((*text).into()))).collect();
+        self.configure_with(&settings).await
+    }
+
+    pub async fn configure_with(&mut self, settings: &[(&str, Value)]) -> Result<(), Faults> {
         let Type::Object(of) = check::type_of(self.provider.block.as_ref().unwrap()) else { panic!("no object") };
         let value = |name: &String| {
             let given = settings.iter().find(|(known, _)| known == name);
-            (name.clone(), given.map_or(Value::Null, |(_, text)| Value::String((*text).into())))
+            (name.clone(), given.map_or(Value::Null, |(_, value)| value.clone()))
         };
         let config = encode(&Value::Map(of.keys().map(value).collect()));
         let request = pb::validate_provider_config::Request { config: config.clone() };

@@ -5,27 +5,28 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use mortise_resource::{
     data::{
-        CallFunctionRequest, FunctionInfo, GetTypeRequest, ImportRequest, ImportResponse, ListFunctionsRequest,
-        ListTypesRequest, MoveRequest, MoveResponse, PlanDeleteRequest, PlanDeleteResponse, PlanRequest, PlanResponse,
-        WhoAmIRequest, call_function_response::Outcome,
+        BackupRequest, BackupResponse, CallFunctionRequest, DisableRequest, EnableRequest, FunctionInfo,
+        GetTypeRequest, ImportRequest, ImportResponse, InspectRequest, ListFunctionsRequest, ListTypesRequest,
+        MoveRequest, MoveResponse, PlanDeleteRequest, PlanDeleteResponse, PlanRequest, PlanResponse, ResetRequest,
+        RollbackRequest, SearchRequest, SearchResponse, WhoAmIRequest, call_function_response::Outcome,
     },
     grpc::{
-        AuthServiceClient, ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, ResourceServiceClient,
-        TypeServiceClient,
+        AuthServiceClient, ChangeServiceClient, FunctionServiceClient, OwnershipServiceClient, PluginServiceClient,
+        QueryServiceClient, ResourceServiceClient, ServerServiceClient, TypeServiceClient,
     },
     pb,
     types::gvk,
 };
 use tonic::{
-    Code, Request, Response, Status,
+    Code, Request, Response, Status, Streaming,
     metadata::{Ascii, MetadataValue},
     transport::Channel,
 };
 
 use super::{ResourceClient, retry::while_hooks_are_late};
-use crate::schema::TypeDescription;
+use crate::schema::{PluginChange, TypeDescription};
 
-/// Largest answer in bytes: a list comes as one message.
+/// Largest answer in bytes.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// A server behind a channel. Each call carries the token, and fails after the timeout.
@@ -218,10 +219,47 @@ impl ResourceClient for GrpcClient {
         Ok(pb::Tenancy { partition: known.partition, namespace: known.namespace })
     }
 
-    async fn list(&self, request: pb::ListRequest) -> Result<Vec<pb::Resource>, Status> {
+    async fn search(&self, request: SearchRequest) -> Result<SearchResponse, Status> {
         let about = request.r#type.as_ref().map(gvk).unwrap_or_default();
         let request = self.request(request);
-        Ok(self.answer("List", &about, async { self.resources().list(request).await }).await?.resources)
+        let mut service = QueryServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+        self.answer("Search", &about, async move { service.search(request).await }).await
+    }
+
+    async fn plugin(&self, name: &str) -> Result<pb::Resource, Status> {
+        let request = self.request(InspectRequest { name: name.to_owned() });
+        let mut service = PluginServiceClient::new(self.channel.clone());
+        resource(self.answer("Inspect", name, async move { service.inspect(request).await }).await?.plugin)
+    }
+
+    async fn change_plugin(&self, change: PluginChange, plugin: &str) -> Result<pb::Resource, Status> {
+        let mut service = PluginServiceClient::new(self.channel.clone());
+        let name = plugin.to_owned();
+        let changed = match change {
+            PluginChange::Disable => {
+                let request = self.request(DisableRequest { name });
+                self.answer("Disable", plugin, async move { service.disable(request).await }).await?.plugin
+            }
+            PluginChange::Enable => {
+                let request = self.request(EnableRequest { name });
+                self.answer("Enable", plugin, async move { service.enable(request).await }).await?.plugin
+            }
+            PluginChange::Reset => {
+                let request = self.request(ResetRequest { name });
+                self.answer("Reset", plugin, async move { service.reset(request).await }).await?.plugin
+            }
+            PluginChange::Rollback => {
+                let request = self.request(RollbackRequest { name });
+                self.answer("Rollback", plugin, async move { service.rollback(request).await }).await?.plugin
+            }
+        };
+        resource(changed)
+    }
+
+    async fn backup(&self, request: BackupRequest) -> Result<Streaming<BackupResponse>, Status> {
+        let request = self.request(request);
+        let mut service = ServerServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
+        self.answer("Backup", "", async move { service.backup(request).await }).await
     }
 
     fn address(&self) -> &str {

@@ -7,7 +7,9 @@ mod page;
 use std::collections::BTreeMap;
 
 use crate::{
-    schema::{FunctionSet, ProviderSchema, list_attributes, provider_attributes},
+    schema::{
+        Action, FunctionSet, ProviderSchema, TOKEN_DESCRIPTION, list_attributes, provider_attributes, token_attributes,
+    },
     value::Type,
 };
 use example::{block, data_block, hcl};
@@ -17,7 +19,8 @@ use page::Page;
 pub const MARK: &str = "# Made by `mortise provider docs`.";
 
 /// Folders of pages beside the index.
-pub const FOLDERS: [&str; 4] = ["data-sources", "ephemeral-resources", "functions", "resources"];
+pub const FOLDERS: [&str; 6] =
+    ["actions", "data-sources", "ephemeral-resources", "functions", "list-resources", "resources"];
 
 /// Returns the pages by their paths in the folder `docs`. `name` is the provider's name in configurations, and `source`
 /// its address.
@@ -44,6 +47,30 @@ pub fn pages(schema: &ProviderSchema, functions: &FunctionSet, name: &str, sourc
             all.insert(file(folder, own), made.finish());
         }
     }
+    for resource in schema.resources() {
+        let own = &resource.name;
+        let page = Page::new(own, "List Resource", name, &resource.kind.group, resource.description());
+        let body = format!("  provider = {name}\n\n  config {{\n    name_prefix = \"example\"\n  }}\n");
+        let example = block(&format!("list \"{own}\" \"example\""), &body);
+        all.insert(
+            file("list-resources", own),
+            page.example(&example).schema(&resource.query_attributes(), None).finish(),
+        );
+    }
+    for (own, action) in schema.actions() {
+        let config = match action {
+            Action::Backup => "file = \"/var/backups/example.tar.gz\"",
+            Action::Plugin(_) => "plugin = \"example\"",
+        };
+        let body = format!("  config {{\n    {config}\n  }}\n");
+        let example = block(&format!("action \"{own}\" \"example\""), &body);
+        let page = Page::new(&own, "Action", name, "", action.description()).example(&example);
+        all.insert(file("actions", &own), page.schema(&action.attributes(), None).finish());
+    }
+    let token = schema.token_name();
+    let example = block(&format!("ephemeral \"{token}\" \"example\""), "  policies = [\"example\"]\n");
+    let page = Page::new(&token, "Ephemeral Resource", name, "", TOKEN_DESCRIPTION).example(&example);
+    all.insert(file("ephemeral-resources", &token), page.schema(&token_attributes(), None).finish());
     let list = schema.list_name();
     let types = schema.resources().next().map_or("demo.v2.Artist".to_owned(), |first| {
         format!("{}.{}.{}", first.kind.group, first.kind.group_version, first.kind.kind)

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     proto::tfplugin6::{Diagnostic, diagnostic::Severity},
     schema::ResourceSchema,
-    state::{Private, metadata, state},
+    state::{Notes, Private, metadata, state},
     value::{PathText, Value},
 };
 
@@ -45,7 +45,7 @@ pub(crate) async fn apply(
     // A resource that replaces another one has no prior state.
     let pending = Private::pending(private).filter(|_| !prior.is_null());
     let before = Before { state: prior, private, pending: pending.is_some() };
-    let (plan, config) = match plan_again(schema, server, before, planned, config).await {
+    let (plan, config) = match plan_again(schema, session, server, before, planned, config).await {
         Ok(plan) => plan,
         Err(diagnostics) => return ApplyResult::refused(diagnostics),
     };
@@ -55,6 +55,7 @@ pub(crate) async fn apply(
         return ApplyResult::refused(vec![Diagnostic { detail, ..error_at(&path, summary) }]);
     }
     let Plan { divergences, request, writes, diagnostics, .. } = plan;
+    let notes = NoteChange { before: Notes::of(prior), after: Notes::of(&plan.state) };
     let Some(mut request) = request else {
         return ApplyResult::refused(vec![error("core applies a plan that still has unknown values", "")]);
     };
@@ -66,12 +67,12 @@ pub(crate) async fn apply(
         }
         (false, Some(pending), _) => {
             match take_over(pending, schema, server, prior, false, &mut applied.diagnostics).await {
-                Ok(Some(taken)) => update_taken_over(server, taken, request, &mut applied.diagnostics).await,
+                Ok(Some(taken)) => update_taken_over(server, taken, request, &notes, &mut applied.diagnostics).await,
                 Ok(None) => Err(vec![error("the resource or object to take over no longer exists", "Plan again.")]),
                 Err(faults) => Err(faults),
             }
         }
-        (false, None, true) => update(server, &KnownResource::of(prior), request).await,
+        (false, None, true) => update(server, &KnownResource::of(prior), request, &notes).await,
         (false, None, false) => current(server, &KnownResource::of(prior), &request).await,
     };
     let resource = match written {
@@ -85,22 +86,26 @@ pub(crate) async fn apply(
     let (resource, fault) = if is_written { wait.for_resource(resource).await } else { (resource, None) };
     applied.diagnostics.extend(fault);
     let (state, faults) = state(schema, &resource, planned, &divergences);
-    applied.state = Some(state);
+    applied.state = Some(with_planned_notes(state, planned));
     applied.diagnostics.extend(faults.iter().map(stored_warning));
     applied.divergences = divergences;
     applied
 }
 
-/// Plans as core did: with the configuration, or with prior values in the places under `ignore_changes`.
+/// The plan that core made a moment ago; else plans as core did: with the configuration, or with prior values in the places under `ignore_changes`.
 async fn plan_again(
     schema: &ResourceSchema,
+    session: &Session,
     server: &Server,
     before: Before<'_>,
     planned: &Value,
     config: &Value,
 ) -> Result<(Plan, Value), Vec<Diagnostic>> {
     let config = as_planned(planned, config);
-    let first = plan(schema, server, before, &config).await;
+    let first = match session.recent_plans.take(&before.origin(schema, &config)) {
+        Some(recent) => Ok(Plan::from(recent)),
+        None => plan(schema, server, before, &config).await,
+    };
     if matches!(&first, Ok(plan) if first_changed_path(planned, &plan.state).is_none()) {
         return first.map(|plan| (plan, config));
     }
@@ -132,21 +137,37 @@ async fn update_taken_over(
     server: &Server,
     taken: pb::Resource,
     request: pb::Resource,
+    notes: &NoteChange,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<pb::Resource, Vec<Diagnostic>> {
     let value = |resource: &pb::Resource| resource.data.as_ref().map(|data| data.value.clone());
-    if value(&taken) == value(&request) && metadata(&taken) == metadata(&request) {
+    if value(&taken) == value(&request) && metadata(&taken) == metadata(&request) && notes.after.are_on(&taken) {
         return Ok(taken);
     }
     // Its controllers may write it at any time, so its generation is not checked.
     let id = taken.id.clone().unwrap_or_default();
-    match update(server, &KnownResource { uid: &id.uid, generation: None }, request).await {
+    match update(server, &KnownResource { uid: &id.uid, generation: None }, request, notes).await {
         Ok(resource) => Ok(resource),
         Err(faults) => {
             diagnostics.extend(faults);
             Ok(taken)
         }
     }
+}
+
+/// The labels, annotations and tags of the prior state, and those of the plan.
+struct NoteChange {
+    before: Notes,
+    after: Notes,
+}
+
+/// A state after a write, with the planned labels, annotations and tags: the next read shows what a plugin made of them.
+fn with_planned_notes(state: Value, planned: &Value) -> Value {
+    let Value::Map(mut parts) = state else { return state };
+    for name in ["labels", "all_labels", "annotations", "tags"] {
+        parts.insert(name.to_owned(), planned.get(name).clone());
+    }
+    Value::Map(parts)
 }
 
 /// The resource of a state, and its generation, if that has to match.
@@ -187,6 +208,7 @@ async fn update(
     server: &Server,
     known: &KnownResource<'_>,
     request: pb::Resource,
+    notes: &NoteChange,
 ) -> Result<pb::Resource, Vec<Diagnostic>> {
     for _ in 0..UPDATE_ATTEMPTS {
         let stored = current(server, known, &request).await?;
@@ -196,6 +218,7 @@ async fn update(
         let mut request = request.clone();
         request.id = stored.id;
         request.version = stored.version;
+        request.meta = notes.after.replacing(&notes.before, stored.meta.as_deref());
         // A write with a version removes metadata that it leaves out.
         for key in [meta::FINALIZERS, meta::DELETION_TIMESTAMP] {
             if let Some(value) = stored.metadata.get(key) {

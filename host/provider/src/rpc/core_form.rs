@@ -17,13 +17,18 @@ use crate::{
 /// Plans a creation or an update.
 pub(super) async fn plan_change(
     schema: &ResourceSchema,
+    session: &Session,
     server: &Server,
     before: Before<'_>,
     config: &Value,
 ) -> Result<Plan, Vec<Diagnostic>> {
     let prior = revealed_prior(schema, before.state, config);
     let before = Before { state: &prior, ..before };
-    let plan = plan(schema, server, before, &revealed_config(schema, config)).await?;
+    let revealed = revealed_config(schema, config);
+    let plan = plan(schema, server, before, &revealed).await?;
+    if let Some(recent) = plan.recent() {
+        session.recent_plans.add(before.origin(schema, &revealed), recent);
+    }
     Ok(Plan {
         state: hidden(schema, &plan.state, config),
         replace: plan.replace.into_iter().map(|path| shown_path(schema, path, config)).collect(),

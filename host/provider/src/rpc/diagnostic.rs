@@ -121,7 +121,7 @@ fn path_in(message: &str) -> &str {
     let path = message.split_once(": ").map_or("", |(path, _)| path.strip_suffix(" invalid").unwrap_or(path));
     let is_path = !path.is_empty() && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"._[]\"-".contains(&b));
     let rooted = path.strip_prefix("resource.").unwrap_or(path);
-    if is_path && ["data", "metadata", "id", "owner"].iter().any(|root| rooted.starts_with(root)) { path } else { "" }
+    if is_path && ["data", "meta", "id", "owner"].iter().any(|root| rooted.starts_with(root)) { path } else { "" }
 }
 
 /// The path of the attribute for a field of a resource.
@@ -135,7 +135,10 @@ pub(crate) fn attribute_of(field: &str) -> Vec<Step> {
             path.remove(0);
         }
     }
-    let known = ["data", "metadata", "owner", "name", "partition", "namespace"];
+    if is(path.first(), "meta") {
+        path.remove(0);
+    }
+    let known = ["data", "metadata", "owner", "name", "partition", "namespace", "labels", "annotations", "tags"];
     if known.iter().any(|name| is(path.first(), name)) { path } else { Vec::new() }
 }
 

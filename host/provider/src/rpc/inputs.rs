@@ -1,12 +1,12 @@
 //! Inputs of core in the provider's terms: stored states of any version, and the provider's own configuration.
 
-use super::diagnostic::{error, value_error};
+use super::diagnostic::{error, error_at, value_error};
 use crate::{
     client::ConnectionSettings,
     proto::tfplugin6::{Diagnostic, RawState},
     schema::ResourceSchema,
     state::Defaults,
-    value::{Type, Value, json},
+    value::{Step, Type, Value, json},
 };
 
 type Faults = Vec<Diagnostic>;
@@ -46,5 +46,18 @@ pub(super) fn settings(config: &Value) -> Result<(ConnectionSettings, Defaults),
         client_key: text("client_key"),
         tls_server_name: text("tls_server_name"),
     };
-    Ok((settings, Defaults { partition: text("partition"), namespace: text("namespace") }))
+    let labels = match config.get("default_labels") {
+        Value::Map(labels) => labels
+            .iter()
+            .map(|(key, value)| match value.as_str() {
+                Some(text) => Ok((key.clone(), text.to_owned())),
+                None => Err(vec![error_at(
+                    &[Step::Attribute("default_labels".to_owned())],
+                    format!("the label {key:?} is null"),
+                )]),
+            })
+            .collect::<Result<_, Faults>>()?,
+        _ => Default::default(),
+    };
+    Ok((settings, Defaults { partition: text("partition"), namespace: text("namespace"), labels }))
 }

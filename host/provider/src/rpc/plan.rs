@@ -9,14 +9,16 @@ use tonic::{Code, Status};
 use super::{
     deletion::being_deleted,
     diagnostic::{attribute_of, server_diagnostic, value_error, warning},
+    fill::{fill_computed, fill_owner, fill_tenancy},
     partial::partial_view,
+    recent_plans::{Origin, RecentPlan},
     session::Server,
 };
 use crate::{
     mapping::{Divergences, Presence, are_equal, conform, from_data},
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{Private, id_text, known_id, metadata, metadata_shape, owner_units, request, tenancy_of},
+    state::{Notes, Private, all_labels, known_id, metadata, metadata_shape, request},
     value::{Step, Value},
 };
 
@@ -38,8 +40,9 @@ pub(crate) struct Plan {
 /// Attributes that must be wholly known before the server can plan.
 const REQUEST_ATTRIBUTES: [&str; 6] = ["name", "partition", "namespace", "metadata", "owner", "data"];
 
-/// Attributes that every write changes; the server sets them.
-const CHANGED_BY_EVERY_WRITE: [&str; 3] = ["generation", "version", "status"];
+/// Attributes whose values are compared as they are.
+const COMPARED_AS_THEY_ARE: [&str; 7] =
+    ["name", "partition", "namespace", "owner", "all_labels", "annotations", "tags"];
 
 /// A resource as core knows it before a change.
 #[derive(Clone, Copy)]
@@ -52,7 +55,34 @@ pub(crate) struct Before<'a> {
     pub(crate) pending: bool,
 }
 
+impl Plan {
+    /// The plan for the apply of the same change; `None` while a part of the request is not known.
+    pub(super) fn recent(&self) -> Option<RecentPlan> {
+        Some(RecentPlan {
+            state: self.state.clone(),
+            divergences: self.divergences.clone(),
+            diagnostics: self.diagnostics.clone(),
+            request: self.request.clone()?,
+            writes: self.writes,
+        })
+    }
+}
+
+impl From<RecentPlan> for Plan {
+    fn from(plan: RecentPlan) -> Self {
+        let RecentPlan { state, divergences, diagnostics, request, writes } = plan;
+        // Core has replaced the resource before it applies.
+        Self { state, replace: Vec::new(), divergences, diagnostics, request: Some(request), writes }
+    }
+}
+
 impl Before<'_> {
+    /// The origin of a plan.
+    pub(super) fn origin(&self, schema: &ResourceSchema, config: &Value) -> Origin {
+        let (prior, pending) = (self.state.clone(), self.pending);
+        Origin { name: schema.name.clone(), prior, pending, config: config.clone() }
+    }
+
     /// Whether the server gets a new resource, even if core calls it an update.
     fn is_creation(&self) -> bool {
         self.state.is_null() || self.pending
@@ -120,7 +150,11 @@ pub(crate) async fn plan(
     }
     let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
     let defaults = server.defaults_for(schema, config).await?;
-    let sent = request(schema, config, &defaults).map_err(faults)?;
+    let mut sent = request(schema, config, &defaults).map_err(faults)?;
+    if before.state.is_null() {
+        // An update leaves the stored ones to the server.
+        sent.meta = Notes::of(&with_all_labels(config, server)).new_meta();
+    }
     let plan = match dry_run(server, &sent, creates, &mut diagnostics).await {
         Ok(answer) => {
             let view = answer.map(|answer| View::of_answer(schema, answer)).unwrap_or_default();
@@ -133,6 +167,13 @@ pub(crate) async fn plan(
         }
     };
     Ok(Plan { request: Some(sent), ..plan })
+}
+
+/// A configuration with the default labels.
+fn with_all_labels(config: &Value, server: &Server) -> Value {
+    let Value::Map(mut parts) = config.clone() else { return config.clone() };
+    parts.insert("all_labels".to_owned(), all_labels(config, &server.defaults.labels));
+    Value::Map(parts)
 }
 
 /// The plan where the server refuses the dry run of an update: of a resource that is being deleted, or for a token that
@@ -176,6 +217,7 @@ fn planned(
     parts.insert("metadata".to_owned(), conformed);
     fill_tenancy(schema, server, prior, config, view.resource.as_ref(), parts);
     fill_owner(schema, prior, config, parts);
+    parts.insert("all_labels".to_owned(), all_labels(config, &server.defaults.labels));
 
     // Values from the plugin's controllers appear some time after the write, or are there already.
     let awaited = view.written.as_ref().zip(view.data.as_ref());
@@ -323,95 +365,11 @@ fn is_missing_place(sent: &pb::Resource, status: &Status) -> bool {
         && units.iter().any(|(unit, name)| status.message() == format!("{unit} not found: {name}"))
 }
 
-type Parts = std::collections::BTreeMap<String, Value>;
-
-/// Fills in partition and namespace: as configured, else by the provider's or the server's defaults; unknown until the
-/// server has answered.
-fn fill_tenancy(
-    schema: &ResourceSchema,
-    server: &Server,
-    prior: &Value,
-    config: &Value,
-    mutated: Option<&pb::Resource>,
-    parts: &mut Parts,
-) {
-    let wanted = tenancy_of(schema.scope, config, &server.defaults);
-    let filled = mutated.and_then(|found| found.id.as_ref()?.tenancy.clone());
-    let unit = |name: &str, part: fn(&pb::Tenancy) -> &String| match (config.get(name), part(&wanted)) {
-        (Value::Null, wanted) if !wanted.is_empty() => Value::String(wanted.clone()),
-        (Value::Null, _) => match (&filled, prior.get(name)) {
-            (Some(filled), _) => Value::text(part(filled).as_str()),
-            (None, prior) if !prior.is_null() => prior.clone(),
-            (None, _) => Value::unknown(),
-        },
-        (configured, _) => configured.clone(),
-    };
-    for (name, part) in [
-        ("partition", (|tenancy| &tenancy.partition) as fn(&pb::Tenancy) -> &String),
-        ("namespace", |tenancy: &pb::Tenancy| &tenancy.namespace),
-    ] {
-        if parts.contains_key(name) {
-            parts.insert(name.to_owned(), unit(name, part));
-        }
-    }
-}
-
-/// Fills in parts of the owner that the configuration leaves out: its place from the resource's own, the rest from the
-/// prior state, or unknown until the server sets it.
-fn fill_owner(schema: &ResourceSchema, prior: &Value, config: &Value, parts: &mut Parts) {
-    let before = prior.get("owner").clone();
-    let own = owner_units(schema, config.get("owner"));
-    let place: Vec<_> = own.iter().map(|unit| (*unit, parts.get(*unit).cloned())).collect();
-    let Some(Value::Map(owner)) = parts.get_mut("owner") else { return };
-    for name in ["partition", "namespace", "uid"] {
-        if !owner.get(name).is_none_or(Value::is_null) {
-            continue;
-        }
-        let in_place = place.iter().find(|(unit, _)| *unit == name).and_then(|(_, value)| value.clone());
-        let known = match in_place {
-            Some(value) if !value.is_null() => value,
-            _ if before.is_null() => Value::unknown(),
-            _ => before.get(name).clone(),
-        };
-        owner.insert(name.to_owned(), known);
-    }
-}
-
-/// Sets the attributes that the server sets; those that it would change are unknown.
-fn fill_computed(
-    schema: &ResourceSchema,
-    prior: &Value,
-    mutated: Option<&pb::Resource>,
-    writes: bool,
-    parts: &mut Parts,
-) {
-    let text = |name: &str| parts.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
-    let unit = |name: &str| match parts.get(name) {
-        None => Some(String::new()),
-        Some(Value::Null) => mutated.map(|_| String::new()),
-        Some(_) => text(name),
-    };
-    let id = match (text("name"), unit("partition"), unit("namespace")) {
-        (Some(name), Some(partition), Some(namespace)) => {
-            let tenancy = Some(pb::Tenancy { partition, namespace });
-            Value::String(id_text(schema.scope, &pb::Id { name, tenancy, ..pb::Id::default() }))
-        }
-        _ => Value::unknown(),
-    };
-    parts.insert("id".to_owned(), id);
-    let uid = prior.get("uid");
-    parts.insert("uid".to_owned(), if uid.is_null() { Value::unknown() } else { uid.clone() });
-    parts.insert("group_version".to_owned(), Value::String(schema.kind.group_version.clone()));
-    for name in CHANGED_BY_EVERY_WRITE {
-        parts.insert(name.to_owned(), if writes { Value::unknown() } else { prior.get(name).clone() });
-    }
-}
-
 /// Whether the server would have nothing to write. An unknown value counts as a change.
 fn is_same(schema: &ResourceSchema, prior: &Value, planned: &Value) -> bool {
     are_equal(&schema.shape(), Presence::Explicit, prior.get("data"), planned.get("data"))
         && are_equal(&metadata_shape(), Presence::Implicit, prior.get("metadata"), planned.get("metadata"))
-        && ["name", "partition", "namespace", "owner"].iter().all(|name| prior.get(name) == planned.get(name))
+        && COMPARED_AS_THEY_ARE.iter().all(|name| prior.get(name) == planned.get(name))
 }
 
 /// Whether the value at a path changes.

@@ -1,21 +1,19 @@
 //! Reads: of a resource with a state, of a resource by its name, of lists.
 
-use mortise_resource::{Scope, pb, types::gvk};
+use mortise_resource::types::gvk;
 
 use super::{
     diagnostic::{error, error_at, stored_warning},
     pending::take_over,
+    search::{MAX_LISTED_RESOURCES, Search},
     session::Server,
 };
 use crate::{
     proto::tfplugin6::Diagnostic,
     schema::{ProviderSchema, ResourceSchema},
-    state::{Private, data_source_state, known_id, list_entry, resource_id, state, tenancy_of},
+    state::{Private, data_source_state, known_id, list_entry, resource_id, state},
     value::{Step, Value},
 };
-
-/// Most resources in the list of a data source.
-const MAX_LISTED_RESOURCES: usize = 100_000;
 
 /// The current state, its private data, and warnings of values that a state cannot have; null for a deleted resource. A
 /// pending resource has the state that a dry run predicts.
@@ -86,27 +84,19 @@ pub(crate) async fn list(
     config: &Value,
 ) -> Result<(Value, Vec<Diagnostic>), Vec<Diagnostic>> {
     let listed = listed_type(schema, config)?;
-    let mut tenancy = tenancy_of(listed.scope, config, &server.defaults);
-    if listed.scope == Scope::Namespace && tenancy.namespace.is_empty() && tenancy.partition == "*" {
-        "*".clone_into(&mut tenancy.namespace);
-    }
-    let request = pb::ListRequest {
-        r#type: Some(listed.kind.clone()),
-        tenancy: Some(tenancy),
-        name_prefix: config.get("name_prefix").as_str().unwrap_or_default().to_owned(),
-    };
-    let mut found = server.client.list(request).await.map_err(|status| server.faults("listing", &status))?;
-    if let Value::Map(wanted) = config.get("metadata") {
-        found.retain(|resource| {
-            wanted.iter().all(|(key, value)| resource.metadata.get(key).map(String::as_str) == value.as_str())
-        });
-    }
-    if found.len() > MAX_LISTED_RESOURCES {
-        let summary = format!(
-            "there are {} resources, and a list has at most {MAX_LISTED_RESOURCES}; narrow it with name_prefix",
-            found.len()
-        );
-        return Err(vec![error(summary, "")]);
+    let mut search = Search::new(listed, server, config)?;
+    let mut found = Vec::new();
+    while let Some(mut page) = search.page(MAX_LISTED_RESOURCES).await? {
+        if let Value::Map(wanted) = config.get("metadata") {
+            page.retain(|resource| {
+                wanted.iter().all(|(key, value)| resource.metadata.get(key).map(String::as_str) == value.as_str())
+            });
+        }
+        found.extend(page);
+        if found.len() > MAX_LISTED_RESOURCES {
+            let narrow = "narrow it with filter, selector or name_prefix";
+            return Err(vec![error(format!("a list has at most {MAX_LISTED_RESOURCES} resources; {narrow}"), "")]);
+        }
     }
     let (entries, faults): (Vec<_>, Vec<_>) = found.iter().map(|resource| list_entry(listed, resource)).unzip();
     let warnings = faults.iter().flatten().map(stored_warning).collect();

@@ -1,25 +1,25 @@
 //! Decodes and answers every call of the protocol.
 
-use std::sync::Arc;
-
-use tonic::{Request, Response, Status};
+use tonic::Request;
 
 use super::{
-    core_form, deletion,
+    action,
+    answer::{Answer, Faults, KnownType, answer, answer_with, session},
+    core_form, deletion, describe,
     diagnostic::attribute_path,
-    ephemeral, functions, identity, import,
+    ephemeral::{self, Opened},
+    functions, identity, import,
     inputs::{settings, upgrade},
-    moving,
+    listing, moving,
     plan::{Before, Plan},
     read,
-    session::{Session, resource},
     taken::taken_name,
-    validate,
+    token, validate,
     wire::{decode, decode_object, encode},
 };
 use crate::{
-    proto::tfplugin6::{self as pb, Diagnostic, ServerCapabilities, provider_server::Provider},
-    schema::{ProviderSchema, ResourceSchema, list_type, provider_to_proto, provider_type},
+    proto::tfplugin6::{self as pb, provider_server::Provider},
+    schema::{list_type, provider_type},
     state::{Pending, Private, hidden},
     value::Value,
 };
@@ -28,67 +28,6 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProviderService;
 
-type Answer<T> = Result<Response<T>, Status>;
-type Faults = Vec<Diagnostic>;
-
-/// The session of a request's connection; the listener attaches it.
-fn session<T>(request: &Request<T>) -> Result<Arc<Session>, Status> {
-    request
-        .extensions()
-        .get::<Arc<Session>>()
-        .cloned()
-        .ok_or_else(|| Status::internal("a connection without a session"))
-}
-
-fn answer<T>(message: T) -> Answer<T> {
-    Ok(Response::new(message))
-}
-
-/// An answer that can hold the faults of a failed call.
-trait Failed: Default {
-    fn failed(diagnostics: Faults) -> Self;
-}
-
-macro_rules! answers_with_diagnostics {
-    ($($call:ident),*) => {
-        $(impl Failed for pb::$call::Response {
-            #[allow(clippy::needless_update, reason = "some answers hold nothing but diagnostics")]
-            fn failed(diagnostics: Faults) -> Self {
-                Self { diagnostics, ..Self::default() }
-            }
-        })*
-    };
-}
-
-answers_with_diagnostics!(
-    get_functions,
-    validate_provider_config,
-    validate_resource_config,
-    validate_data_resource_config,
-    upgrade_resource_state,
-    configure_provider,
-    import_resource_state,
-    move_resource_state,
-    read_data_source,
-    get_resource_identity_schemas,
-    upgrade_resource_identity,
-    validate_ephemeral_resource_config,
-    open_ephemeral_resource
-);
-
-/// Answers a call with the result of its work. Faults become the diagnostics of an answer that is empty otherwise.
-async fn answer_with<Q, R: Failed>(
-    request: Request<Q>,
-    work: impl AsyncFnOnce(&Session, &Q) -> Result<R, Faults>,
-) -> Answer<R> {
-    let session = session(&request)?;
-    answer(work(&session, request.get_ref()).await.unwrap_or_else(R::failed))
-}
-
-fn capabilities() -> ServerCapabilities {
-    ServerCapabilities { plan_destroy: true, get_provider_schema_optional: true, move_resource_state: true }
-}
-
 /// A planned change.
 enum Planned {
     Change(Box<Plan>, Option<Pending>),
@@ -96,80 +35,17 @@ enum Planned {
     Destroy(Faults),
 }
 
-/// The type of a request, and the schema that has it.
-struct KnownType {
-    schema: Arc<ProviderSchema>,
-    name: String,
-}
-
-impl KnownType {
-    async fn of(session: &Session, name: &str) -> Result<Self, Faults> {
-        Ok(Self { schema: session.schema().await?, name: name.to_owned() })
-    }
-
-    fn resource(&self) -> Result<&ResourceSchema, Faults> {
-        resource(&self.schema, &self.name)
-    }
-}
-
 #[tonic::async_trait]
 impl Provider for ProviderService {
     async fn get_metadata(&self, request: Request<pb::get_metadata::Request>) -> Answer<pb::get_metadata::Response> {
-        let session = session(&request)?;
-        let mut response =
-            pb::get_metadata::Response { server_capabilities: Some(capabilities()), ..Default::default() };
-        match session.schema().await {
-            Ok(schema) => {
-                let names = || schema.resources().map(|resource| resource.name.clone());
-                response.resources =
-                    names().map(|type_name| pb::get_metadata::ResourceMetadata { type_name }).collect();
-                let all = names().chain([schema.list_name()]);
-                response.ephemeral_resources =
-                    names().map(|type_name| pb::get_metadata::EphemeralMetadata { type_name }).collect();
-                response.data_sources =
-                    all.map(|type_name| pb::get_metadata::DataSourceMetadata { type_name }).collect();
-            }
-            Err(faults) => response.diagnostics = faults,
-        }
-        if let Ok(functions) = session.functions().await {
-            let name = |name: &String| pb::get_metadata::FunctionMetadata { name: name.clone() };
-            response.functions = functions.names().map(name).collect();
-        }
-        answer(response)
+        answer(describe::metadata(&*session(&request)?).await)
     }
 
     async fn get_provider_schema(
         &self,
         request: Request<pb::get_provider_schema::Request>,
     ) -> Answer<pb::get_provider_schema::Response> {
-        let session = session(&request)?;
-        let mut response = pb::get_provider_schema::Response {
-            provider: Some(provider_to_proto()),
-            server_capabilities: Some(capabilities()),
-            ..Default::default()
-        };
-        match session.schema().await {
-            Ok(schema) => {
-                for resource in schema.resources() {
-                    response.resource_schemas.insert(resource.name.clone(), resource.to_proto());
-                    response.data_source_schemas.insert(resource.name.clone(), resource.data_source_to_proto());
-                }
-                response.data_source_schemas.insert(schema.list_name(), schema.list_to_proto());
-                response.ephemeral_resource_schemas = ephemeral::schemas(&schema);
-                let left_out = schema.left_out.iter().map(|why| super::diagnostic::warning(why.to_string()));
-                response.diagnostics = left_out.collect();
-                match session.functions().await {
-                    Ok(functions) => {
-                        response.functions = functions.to_proto();
-                        let left_out = functions.left_out.iter().map(|why| super::diagnostic::warning(why.as_str()));
-                        response.diagnostics.extend(left_out);
-                    }
-                    Err(faults) => response.diagnostics.extend(faults),
-                }
-            }
-            Err(faults) => response.diagnostics = faults,
-        }
-        answer(response)
+        answer(describe::schemas(&*session(&request)?).await)
     }
 
     async fn validate_provider_config(
@@ -288,7 +164,7 @@ impl Provider for ProviderService {
                 return Err(vec![taken]);
             }
             let before = Before { state: &prior, private: &request.prior_private, pending: pending.is_some() };
-            let plan = core_form::plan_change(schema, &server, before, &config).await?;
+            let plan = core_form::plan_change(schema, &session, &server, before, &config).await?;
             Ok(Planned::Change(Box::new(plan), pending))
         };
         answer(match planned.await {
@@ -452,25 +328,87 @@ impl Provider for ProviderService {
         answer_with(request, async |session, request| {
             let (schema, server) = (session.schema().await?, session.server().await?);
             let opened = ephemeral::open(&schema, &server, &request.type_name, request.config.as_ref()).await?;
-            let (result, diagnostics) = (encode(&opened.0), opened.1);
-            Ok(pb::open_ephemeral_resource::Response { diagnostics, result, private: None })
+            let Opened { result, diagnostics, renewal } = opened;
+            let (renew_at, private) = renewal.map(|renewal| (renewal.time, renewal.private)).unzip();
+            Ok(pb::open_ephemeral_resource::Response { diagnostics, renew_at, result: encode(&result), private })
         })
         .await
     }
 
-    // Values that were read need no renewal.
+    // Core renews tokens alone: nothing else has a time for it.
     async fn renew_ephemeral_resource(
         &self,
-        _: Request<pb::renew_ephemeral_resource::Request>,
+        request: Request<pb::renew_ephemeral_resource::Request>,
     ) -> Answer<pb::renew_ephemeral_resource::Response> {
-        answer(pb::renew_ephemeral_resource::Response::default())
+        answer_with(request, async |session, request| {
+            let renewal = match &request.private {
+                Some(private) => Some(token::renew(&*session.server().await?, private).await?),
+                None => None,
+            };
+            let (renew_at, private) = renewal.map(|renewal| (renewal.time, renewal.private)).unzip();
+            Ok(pb::renew_ephemeral_resource::Response { diagnostics: Vec::new(), renew_at, private })
+        })
+        .await
     }
 
     async fn close_ephemeral_resource(
         &self,
-        _: Request<pb::close_ephemeral_resource::Request>,
+        request: Request<pb::close_ephemeral_resource::Request>,
     ) -> Answer<pb::close_ephemeral_resource::Response> {
-        answer(pb::close_ephemeral_resource::Response::default())
+        answer_with(request, async |session, request| {
+            if let Some(private) = &request.private {
+                token::close(&*session.server().await?, private).await?;
+            }
+            Ok(pb::close_ephemeral_resource::Response::default())
+        })
+        .await
+    }
+
+    type ListResourceStream = listing::Events;
+
+    async fn list_resource(&self, request: Request<pb::list_resource::Request>) -> Answer<Self::ListResourceStream> {
+        let session = session(&request)?;
+        answer(listing::list(session, request.into_inner()))
+    }
+
+    async fn validate_list_resource_config(
+        &self,
+        request: Request<pb::validate_list_resource_config::Request>,
+    ) -> Answer<pb::validate_list_resource_config::Response> {
+        answer_with(request, async |session, request| {
+            let known = KnownType::of(session, &request.type_name).await?;
+            let diagnostics = listing::check(known.resource()?, request.config.as_ref())?;
+            Ok(pb::validate_list_resource_config::Response { diagnostics })
+        })
+        .await
+    }
+
+    async fn validate_action_config(
+        &self,
+        request: Request<pb::validate_action_config::Request>,
+    ) -> Answer<pb::validate_action_config::Response> {
+        answer_with(request, async |session, request| {
+            let action = action::named(&*session.schema().await?, &request.type_name)?;
+            let diagnostics = action::check(action, request.config.as_ref())?;
+            Ok(pb::validate_action_config::Response { diagnostics })
+        })
+        .await
+    }
+
+    async fn plan_action(&self, request: Request<pb::plan_action::Request>) -> Answer<pb::plan_action::Response> {
+        answer_with(request, async |session, request| {
+            let action = action::named(&*session.schema().await?, &request.action_type)?;
+            action::plan(action, &*session.server().await?, request.config.as_ref()).await?;
+            Ok(pb::plan_action::Response::default())
+        })
+        .await
+    }
+
+    type InvokeActionStream = action::Steps;
+
+    async fn invoke_action(&self, request: Request<pb::invoke_action::Request>) -> Answer<Self::InvokeActionStream> {
+        let session = session(&request)?;
+        answer(action::invoke(session, request.into_inner()))
     }
 
     async fn get_functions(&self, request: Request<pb::get_functions::Request>) -> Answer<pb::get_functions::Response> {

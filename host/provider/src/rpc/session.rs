@@ -17,7 +17,10 @@ use mortise_resource::pb;
 use tokio::sync::{Mutex, OnceCell};
 use tonic::Status;
 
-use super::diagnostic::{error, server_faults};
+use super::{
+    diagnostic::{error, server_faults},
+    recent_plans::RecentPlans,
+};
 use crate::{
     client::{ConnectError, ConnectionSettings, Connector, ResourceClient},
     proto::tfplugin6::Diagnostic,
@@ -38,6 +41,8 @@ pub struct Session {
     stopped: AtomicBool,
     /// The uids of the resources in core's states.
     managed: SharedMutex<HashSet<String>>,
+    /// The plans that core made a moment ago.
+    pub(super) recent_plans: RecentPlans,
     /// Answer to every call of a connection that is one too many.
     refusal: Option<Diagnostic>,
 }
@@ -121,6 +126,7 @@ impl Session {
             unconfigured: OnceCell::new(),
             stopped: AtomicBool::new(false),
             managed: SharedMutex::default(),
+            recent_plans: RecentPlans::default(),
             refusal: None,
         }
     }
@@ -158,6 +164,7 @@ impl Session {
         self.check_accepted()?;
         let client = self.connector.connect(settings).await.map_err(|fault| vec![unreachable(&fault)])?;
         *self.configured.lock().await = Some(Server::new(client, defaults));
+        self.recent_plans.clear();
         Ok(())
     }
 

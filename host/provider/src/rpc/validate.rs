@@ -9,6 +9,7 @@ use super::{
     companions,
     diagnostic::{error, error_at, value_error},
     read::listed_type,
+    search::condition_faults,
     wait::{field_path, wait_timeout},
 };
 use crate::{
@@ -38,6 +39,16 @@ pub(crate) fn resource(schema: &ResourceSchema, config: &Value, takes_write_only
         let text = path.iter().fold(config, |value, name| value.get(name)).as_str();
         if let Some(Err(fault)) = text.map(wait_timeout) {
             found.push(error_at(&path.map(|name| Step::Attribute(name.to_owned())), fault.to_string()));
+        }
+    }
+    for name in ["labels", "annotations", "tags"] {
+        let has_null = match config.get(name) {
+            Value::Map(entries) => entries.values().any(Value::is_null),
+            Value::List(items) => items.iter().any(Value::is_null),
+            _ => false,
+        };
+        if has_null {
+            found.push(error_at(&[Step::Attribute(name.to_owned())], "null cannot be an element"));
         }
     }
     if let Value::Map(fields) = config.get("wait").get("fields") {
@@ -75,7 +86,10 @@ pub(crate) fn data_source(schema: &ProviderSchema, name: &str, config: &Value) -
         }
     }
     if name == schema.list_name() && config.get("type").as_str().is_some() {
-        found.extend(listed_type(schema, config).err().unwrap_or_default());
+        match listed_type(schema, config) {
+            Ok(listed) => return condition_faults(listed, config),
+            Err(faults) => found.extend(faults),
+        }
     }
     found
 }

@@ -12,6 +12,10 @@ fn string_map() -> Content {
     Content::Value(Type::map(Type::String))
 }
 
+fn string_set() -> Content {
+    Content::Value(Type::set(Type::String))
+}
+
 fn tenancy_attributes(scope: Scope, flags: Flags) -> Vec<Attribute> {
     let partition = text("partition", flags, "The partition; the provider's or the server's default if it is not set.");
     let namespace = text("namespace", flags, "The namespace; the provider's or the server's default if it is not set.");
@@ -86,6 +90,10 @@ pub(super) fn managed_attributes(scope: Scope) -> Vec<Attribute> {
     all.extend(tenancy_attributes(scope, REPLACES_DEFAULTED));
     all.extend([
         attribute("metadata", string_map(), DEFAULTED, "Free keys and values."),
+        attribute("labels", string_map(), OPTIONAL, "Labels. Those under other keys belong to others, and stay."),
+        attribute("annotations", string_map(), OPTIONAL, "Annotations. Those under other keys belong to others, and stay."),
+        attribute("tags", string_set(), OPTIONAL, "Tags. Others belong to others, and stay."),
+        attribute("all_labels", string_map(), COMPUTED, "`labels`, and the provider's `default_labels` under other keys."),
         owner_attribute(Flags { replace: true, ..OPTIONAL }, REQUIRED, DEFAULTED),
         attribute(
             "wait",
@@ -105,6 +113,9 @@ pub(super) fn data_source_attributes(scope: Scope) -> Vec<Attribute> {
     all.extend(tenancy_attributes(scope, DEFAULTED));
     all.extend([
         attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
+        attribute("labels", string_map(), COMPUTED, "All labels."),
+        attribute("annotations", string_map(), COMPUTED, "All annotations."),
+        attribute("tags", string_set(), COMPUTED, "All tags."),
         owner_attribute(COMPUTED, COMPUTED, COMPUTED),
     ]);
     all.extend(server_attributes());
@@ -122,15 +133,72 @@ pub(super) fn list(has_secrets: bool) -> Vec<Attribute> {
         text("generation", COMPUTED, "The generation."),
         text("version", COMPUTED, "The version."),
         attribute("metadata", string_map(), COMPUTED, "Free keys and values."),
+        attribute("labels", string_map(), COMPUTED, "The labels."),
+        attribute("annotations", string_map(), COMPUTED, "The annotations."),
+        attribute("tags", string_set(), COMPUTED, "The tags."),
         text("data", Flags { sensitive: has_secrets, ..COMPUTED }, "The data as JSON, for `jsondecode`."),
     ];
-    vec![
+    let mut all = vec![
         text("type", REQUIRED, "The type, such as `demo.v2.Artist`; the version may be left out."),
         text("partition", OPTIONAL, "The partition; `*` for all."),
         text("namespace", OPTIONAL, "The namespace; `*` for all."),
-        text("name_prefix", OPTIONAL, "The start of the names to list."),
         attribute("metadata", string_map(), OPTIONAL, "The keys and values that a resource's metadata must have."),
         attribute("resources", Content::List(found), COMPUTED, "The resources, in the order of names."),
+    ];
+    all.extend(conditions());
+    all
+}
+
+/// The attributes that select resources of a type for a list.
+pub(super) fn query_attributes(scope: Scope) -> Vec<Attribute> {
+    let unit = |name: &str| {
+        let description =
+            format!("The {name}, or `*` for all; the provider's or the server's default if it is not set.");
+        text(name, OPTIONAL, &description)
+    };
+    let mut all = match scope {
+        Scope::Cluster | Scope::Undefined => Vec::new(),
+        Scope::Partition => vec![unit("partition")],
+        Scope::Namespace => vec![unit("partition"), unit("namespace")],
+    };
+    all.extend(conditions());
+    all
+}
+
+/// The attributes that select resources of a place.
+fn conditions() -> [Attribute; 3] {
+    [
+        text("name_prefix", OPTIONAL, "The start of the names."),
+        text("filter", OPTIONAL, "The condition, such as `data.year > 1990 AND meta.tags CONTAINS \"live\"`."),
+        text("selector", OPTIONAL, "The condition on labels, such as `env=prod,tier!=web,zone in (a,b),!old`."),
+    ]
+}
+
+/// The attributes of a short-lived token.
+pub(super) fn token() -> Vec<Attribute> {
+    let policies = Content::Value(Type::list(Type::String));
+    vec![
+        attribute(
+            "policies",
+            policies,
+            REQUIRED,
+            "The policies of the token. Together they grant no more than the provider's own token has.",
+        ),
+        text(
+            "expires_in",
+            OPTIONAL,
+            "The time for which the token lives without a renewal, from `1m` to `24h`; `1h` if it is not set.",
+        ),
+        text("description", OPTIONAL, "The purpose, in words."),
+        text("partition", OPTIONAL, "The default partition of the token's requests."),
+        text("namespace", OPTIONAL, "The default namespace of the token's requests."),
+        text("accessor_id", COMPUTED, "The name of the token, which logs and refusals show."),
+        text(
+            "secret",
+            Flags { sensitive: true, ..COMPUTED },
+            "The secret, for the attribute `token` of a provider and for clients.",
+        ),
+        text("expires_at", COMPUTED, "The time of expiry without a renewal."),
     ]
 }
 
@@ -147,5 +215,11 @@ pub(super) fn provider() -> Vec<Attribute> {
         text("tls_server_name", OPTIONAL, "The name that the server's certificate must have."),
         text("partition", OPTIONAL, "The default partition of resources."),
         text("namespace", OPTIONAL, "The default namespace of resources."),
+        attribute(
+            "default_labels",
+            string_map(),
+            OPTIONAL,
+            "Labels of every resource; `labels` of a resource comes first.",
+        ),
     ]
 }

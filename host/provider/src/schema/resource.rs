@@ -191,6 +191,24 @@ impl ResourceSchema {
         all
     }
 
+    /// The attributes that select its resources for a list.
+    pub(crate) fn query_attributes(&self) -> Vec<Attribute> {
+        envelope::query_attributes(self.scope)
+    }
+
+    /// The type of the condition of a list.
+    #[must_use]
+    pub fn query_type(&self) -> Type {
+        type_of(&self.query_attributes())
+    }
+
+    /// The schema of a list's condition in core's form.
+    #[must_use]
+    pub fn query_to_proto(&self) -> Schema {
+        let block = block(&self.query_attributes(), &self.description);
+        Schema { version: 0, block: Some(schema::Block { deprecated: self.is_deprecated, ..block }) }
+    }
+
     /// The shape of its data.
     #[must_use]
     pub fn shape(&self) -> Shape {

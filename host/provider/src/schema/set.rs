@@ -5,12 +5,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use mortise_resource::{pb, types::gvk};
 
 use super::{
+    actions::Action,
     attribute::type_of,
     description::TypeDescription,
     envelope,
     resource::{ResourceSchema, TypeError, block, resource_name, scope_of},
 };
 use crate::{proto::tfplugin6::Schema, value::Type};
+
+/// Description of short-lived tokens.
+pub(crate) const TOKEN_DESCRIPTION: &str =
+    "A token for a run: made when core opens it, renewed while core uses it, and deleted when core closes it.";
 
 /// The types of a server.
 #[derive(Debug)]
@@ -83,6 +88,23 @@ impl ProviderSchema {
         list_name(&self.prefix)
     }
 
+    /// The name of the ephemeral resource for tokens. No type has it: their names have a group and a kind.
+    #[must_use]
+    pub fn token_name(&self) -> String {
+        format!("{}_token", self.prefix)
+    }
+
+    /// The actions, by name.
+    pub fn actions(&self) -> impl Iterator<Item = (String, Action)> {
+        Action::ALL.into_iter().map(|action| (format!("{}_{}", self.prefix, action.short_name()), action))
+    }
+
+    /// The action of a name.
+    #[must_use]
+    pub fn action(&self, name: &str) -> Option<Action> {
+        self.actions().find(|(known, _)| known == name).map(|(_, action)| action)
+    }
+
     /// The schema of the data source that lists resources, in core's form. It hides the data of resources if a type has
     /// fields with `debug_redact`: one schema serves the lists of all types.
     #[must_use]
@@ -96,6 +118,18 @@ impl ProviderSchema {
 #[must_use]
 pub fn list_name(prefix: &str) -> String {
     format!("{prefix}_resources")
+}
+
+/// The type of a short-lived token.
+#[must_use]
+pub fn token_type() -> Type {
+    type_of(&envelope::token())
+}
+
+/// The schema of a short-lived token in core's form.
+#[must_use]
+pub fn token_to_proto() -> Schema {
+    Schema { version: 0, block: Some(block(&envelope::token(), TOKEN_DESCRIPTION)) }
 }
 
 /// The type of the provider's configuration.

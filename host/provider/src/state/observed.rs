@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use mortise_resource::{Scope, meta, pb, types::gvk};
 
-use super::metadata_shape;
+use super::{
+    metadata_shape,
+    notes::{all, owned},
+};
 use crate::{
     mapping::{Divergences, from_data, undo},
     schema::ResourceSchema,
@@ -23,6 +26,7 @@ pub fn state(schema: &ResourceSchema, resource: &pb::Resource, prior: &Value, di
     state.insert("metadata".to_owned(), metadata);
     state.insert("data".to_owned(), undo(&schema.shape(), "data", prior.get("data"), &data, divergences));
     state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
+    state.extend(owned(prior, resource).map(|(name, value)| (name.to_owned(), value)));
     for own in ["wait", "timeouts"] {
         state.insert(own.to_owned(), prior.get(own).clone());
     }
@@ -36,6 +40,7 @@ pub fn data_source_state(schema: &ResourceSchema, resource: &pb::Resource) -> Ob
     let (data, faults) = data(schema, resource);
     state.insert("metadata".to_owned(), metadata(resource));
     state.insert("data".to_owned(), data);
+    state.extend(all(resource).map(|(name, value)| (name.to_owned(), value)));
     state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
     (Value::Map(state), faults)
 }
@@ -53,17 +58,21 @@ pub fn list_entry(schema: &ResourceSchema, resource: &pb::Resource) -> Observed 
     let fault = json.is_none().then(|| {
         ValueError::new(format!("the data of {text} has a value without a form in JSON, and is shown as null"))
     });
-    let entry = Value::object([
-        ("id", Value::String(text)),
-        ("name", Value::text(id.name)),
-        ("partition", Value::text(tenancy.partition)),
-        ("namespace", Value::text(tenancy.namespace)),
-        ("uid", Value::text(id.uid)),
-        ("generation", Value::text(resource.generation.as_str())),
-        ("version", Value::text(resource.version.as_str())),
-        ("metadata", metadata(resource)),
-        ("data", json.map_or(Value::Null, Value::String)),
-    ]);
+    let entry = Value::object(
+        [
+            ("id", Value::String(text)),
+            ("name", Value::text(id.name)),
+            ("partition", Value::text(tenancy.partition)),
+            ("namespace", Value::text(tenancy.namespace)),
+            ("uid", Value::text(id.uid)),
+            ("generation", Value::text(resource.generation.as_str())),
+            ("version", Value::text(resource.version.as_str())),
+            ("metadata", metadata(resource)),
+            ("data", json.map_or(Value::Null, Value::String)),
+        ]
+        .into_iter()
+        .chain(all(resource)),
+    );
     (entry, fault.into_iter().collect())
 }
 

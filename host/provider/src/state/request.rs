@@ -1,5 +1,7 @@
 //! Requests for configurations.
 
+use std::collections::BTreeMap;
+
 use mortise_resource::{Scope, meta, pb, tenancy};
 
 use crate::{
@@ -15,6 +17,8 @@ pub struct Defaults {
     pub partition: Option<String>,
     /// The namespace; `None` leaves it to the server.
     pub namespace: Option<String>,
+    /// The labels of every resource whose configuration has none of the key.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Defaults {
@@ -30,6 +34,7 @@ impl Defaults {
         Self {
             partition: Some(self.partition.clone().unwrap_or(partition)),
             namespace: Some(self.namespace.clone().unwrap_or(namespace)),
+            labels: self.labels.clone(),
         }
     }
 }

@@ -1,0 +1,105 @@
+//! Plans of a moment ago. Core plans each change again right before it applies the change, on the same connection; so
+//! the apply needs no dry run of its own. A plan of another connection, or an older one, is made again.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use mortise_resource::pb;
+
+use crate::{mapping::Divergences, proto::tfplugin6::Diagnostic, value::Value};
+
+/// Longest age of a plan that an apply uses.
+const MAX_AGE: Duration = Duration::from_secs(10);
+
+/// Most plans that a connection remembers: core has as many changes under way as its `-parallelism`.
+const MAX_PLANS: usize = 64;
+
+/// The change that a plan is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The name of the type's resources.
+    pub(super) name: String,
+    pub(super) prior: Value,
+    /// Whether the server does not have the resource yet, although core has a state.
+    pub(super) pending: bool,
+    pub(super) config: Value,
+}
+
+/// The parts of a plan that an apply needs.
+#[derive(Debug, Clone)]
+pub(super) struct RecentPlan {
+    pub(super) state: Value,
+    pub(super) divergences: Divergences,
+    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) request: pb::Resource,
+    pub(super) writes: bool,
+}
+
+/// The plans of a connection.
+#[derive(Debug, Default)]
+pub(super) struct RecentPlans(Mutex<VecDeque<(Origin, RecentPlan, Instant)>>);
+
+impl RecentPlans {
+    /// Remembers a plan; the oldest one goes if there are too many.
+    pub(super) fn add(&self, origin: Origin, plan: RecentPlan) {
+        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.retain(|(known, _, made)| *known != origin && made.elapsed() <= MAX_AGE);
+        if plans.len() >= MAX_PLANS {
+            plans.pop_front();
+        }
+        plans.push_back((origin, plan, Instant::now()));
+    }
+
+    /// Forgets all plans.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Takes the plan of the same origin; an apply uses it once.
+    pub(super) fn take(&self, origin: &Origin) -> Option<RecentPlan> {
+        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = plans.iter().position(|(known, _, made)| known == origin && made.elapsed() <= MAX_AGE)?;
+        plans.remove(position).map(|(_, plan, _)| plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(name: &str) -> Origin {
+        let config = Value::String(name.to_owned());
+        Origin { name: name.to_owned(), prior: Value::Null, pending: false, config }
+    }
+
+    fn plan(writes: bool) -> RecentPlan {
+        let (state, request) = (Value::Null, pb::Resource::default());
+        RecentPlan { state, divergences: Divergences::default(), diagnostics: Vec::new(), request, writes }
+    }
+
+    #[test]
+    fn a_plan_is_used_once_and_for_its_own_change() {
+        let plans = RecentPlans::default();
+        plans.add(origin("a"), plan(true));
+        plans.add(origin("a"), plan(false));
+        assert!(plans.take(&Origin { pending: true, ..origin("a") }).is_none());
+        assert!(plans.take(&origin("b")).is_none());
+        assert!(!plans.take(&origin("a")).unwrap().writes, "the newest of its origin");
+        assert!(plans.take(&origin("a")).is_none());
+        for number in 0..=MAX_PLANS {
+            plans.add(origin(&number.to_string()), plan(true));
+        }
+        assert!(plans.take(&origin("0")).is_none() && plans.take(&origin("1")).is_some());
+    }
+
+    #[test]
+    fn an_old_plan_is_not_used() {
+        let plans = RecentPlans::default();
+        let earlier = Instant::now().checked_sub(MAX_AGE + Duration::from_secs(1)).unwrap();
+        plans.0.lock().unwrap().push_back((origin("a"), plan(true), earlier));
+        assert!(plans.take(&origin("a")).is_none());
+    }
+}
