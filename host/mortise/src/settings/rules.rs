@@ -116,7 +116,7 @@ impl Plugins {
 impl Identity {
     fn check(&self) -> Result<(), SettingError> {
         let given = |path: &Path| !path.as_os_str().is_empty();
-        let alone = |given, missing| Err(SettingError::TlsAlone { given, missing });
+        let alone = |given, missing| Err(SettingError::Alone { given, missing });
         match (given(&self.cert_file), given(&self.key_file), self.trust_domain.is_empty()) {
             (true, false, _) => alone("identity.cert_file", "identity.key_file"),
             (false, true, _) => alone("identity.key_file", "identity.cert_file"),

@@ -194,7 +194,7 @@ impl Started {
             self.read(&mut last);
             match waitid(WaitId::Pid(group), options) {
                 Ok(None) | Err(rustix::io::Errno::INTR) if Instant::now() < until => pause(),
-                found => break matches!(found?, Some(_)),
+                found => break found?.is_some(),
             }
         };
         self.read(&mut last);
