@@ -335,9 +335,10 @@ async fn a_walk_over_a_value_with_many_places_has_each_row_once() {
     })
     .await;
     type Row = (i32, String, String);
+    type Compare<'c> = &'c dyn Fn(&Row, &Row) -> std::cmp::Ordering;
     let by_name = |a: &Row, b: &Row| (a.0, &b.2, &b.1).cmp(&(b.0, &a.2, &a.1));
     let from_last = |a: &Row, b: &Row| (b.0, &a.2, &a.1).cmp(&(a.0, &b.2, &b.1));
-    let orders: [(&str, &dyn Fn(&Row, &Row) -> std::cmp::Ordering); 2] =
+    let orders: [(&str, Compare<'_>); 2] =
         [("data.genre, data.name desc", &by_name), ("data.genre desc, data.name", &from_last)];
     for (order, compare) in orders {
         rows.sort_by(compare);

@@ -98,7 +98,7 @@ impl Proxy {
             .with_root_certificates(self.roots.clone())
             .with_client_auth_cert(self.credentials.chain(), self.key())
             .unwrap();
-        let addr: SocketAddr = address.addr.clone().unwrap().try_into().unwrap();
+        let addr: SocketAddr = address.addr.unwrap().try_into().unwrap();
         let name = ServerName::try_from(server_name.unwrap().name).unwrap();
         let stream = TcpStream::connect(addr).await.unwrap();
         let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
@@ -187,7 +187,7 @@ async fn two_proxies_get_all_that_they_need_and_reach_each_other_with_mutual_tls
         }
     };
     let [address] = &*addresses.addrs else { panic!("{addresses:?}") };
-    assert_eq!(SocketAddr::try_from(address.addr.clone().unwrap()).unwrap(), listener.local_addr().unwrap());
+    assert_eq!(SocketAddr::try_from(address.addr.unwrap()).unwrap(), listener.local_addr().unwrap());
     let TlsIdentity { strategy, server_name } = address.tls_identity.clone().unwrap();
     let Some(Strategy::DnsLikeIdentity(identity)) = strategy else { panic!("{strategy:?}") };
     assert_eq!((identity.name.as_str(), server_name.unwrap().name.as_str()), (WEB, WEB));

@@ -230,7 +230,7 @@ async fn a_workload_is_the_endpoint_of_its_own_address() {
     };
     let pairs = [("namespace", "default"), ("team", "shop"), ("workload", "web-1"), ("zone", "rack-2")];
     for (addr, hint, is_opaque) in
-        [("10.0.0.1:8080", h2.clone(), false), ("10.0.0.1:5432", opaque, true), ("10.0.0.1:1", h2, false)]
+        [("10.0.0.1:8080", h2, false), ("10.0.0.1:5432", opaque, true), ("10.0.0.1:1", h2, false)]
     {
         let socket: std::net::SocketAddr = addr.parse().unwrap();
         let resource = metadata_of("catalog", "Workload", "web-1", socket.port().into());
