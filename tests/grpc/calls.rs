@@ -254,7 +254,7 @@ async fn health_knows_every_service_that_reflection_lists() {
             panic!("no list");
         };
         let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-        assert_eq!(names.len(), if with_destination { 18 } else { 15 }, "{names:?}");
+        assert_eq!(names.len(), if with_destination { 19 } else { 15 }, "{names:?}");
         names.push(String::new());
         let mut health = HealthClient::new(channel);
         let statuses = health.list(HealthListRequest {}).await.unwrap().into_inner().statuses;

@@ -35,8 +35,8 @@ pub const MILLISECONDS: Units = Units {
 /// Times in whole seconds.
 pub const SECONDS: Units = Units {
     kind: "time in whole seconds",
-    advice: "a number of seconds or a number with s or m",
-    names: &[("m", 60), ("s", 1)],
+    advice: "a number of seconds or a number with s, m or h",
+    names: &[("h", 3_600), ("m", 60), ("s", 1)],
 };
 
 /// A text that is not a number of its kind.
@@ -175,6 +175,7 @@ mod tests {
             (&MILLISECONDS, "1m", 60_000),
             (&MILLISECONDS, "-1s", -1_000),
             (&SECONDS, "1m", 60),
+            (&SECONDS, "24h", 86_400),
             (&COUNT, "7", 7),
         ] {
             assert_eq!(units.read(text), Ok(number), "{text}");
@@ -189,7 +190,7 @@ mod tests {
             (&BYTES, "", "size", "a number of bytes or a number with KiB, MiB or GiB"),
             (&BYTES, "99999999999999999999999999999TiB", "size", "a number of bytes or a number with KiB, MiB or GiB"),
             (&MILLISECONDS, "MiB", "time", "a number of milliseconds or a number with ms, s, m or h"),
-            (&SECONDS, "5ms", "time in whole seconds", "a number of seconds or a number with s or m"),
+            (&SECONDS, "5ms", "time in whole seconds", "a number of seconds or a number with s, m or h"),
             (&COUNT, "5s", "whole number", "digits alone"),
         ] {
             let fault = units.read(text).unwrap_err().to_string();
