@@ -37,6 +37,8 @@ pub(super) struct AddressSubject {
     caller: Caller,
     addr: SocketAddr,
     share: AddressShare,
+    /// The resources from which the meaning was found.
+    resolved: Option<Arc<Holders>>,
     meaning: Meaning,
 }
 
@@ -92,21 +94,21 @@ impl AddressSubject {
     ) -> Result<Self, Error> {
         let share = hub.subscribe_address(caller, addr.ip())?;
         let (hub, service, caller) = (hub.clone(), service.clone(), caller.clone());
-        Ok(Self { hub, service, caller, addr, share, meaning: Meaning::Unknown })
+        Ok(Self { hub, service, caller, addr, share, resolved: None, meaning: Meaning::Unknown })
     }
 
     /// Finds the meaning of the address anew, if its resources have changed.
     async fn resolve(&mut self) -> Result<(), StreamError> {
-        let is_new = self.share.state.has_changed().unwrap_or(false) || matches!(self.meaning, Meaning::Unknown);
-        if !is_new {
-            return Ok(());
-        }
         let state = self.share.state.borrow_and_update().clone();
         let holders = match state {
             AddressState::Unknown => return Ok(()),
             AddressState::Failed(error) => return Err(StreamError::Failed(status(error))),
             AddressState::Known(holders) => holders,
         };
+        if self.resolved.as_ref().is_some_and(|resolved| Arc::ptr_eq(resolved, &holders)) {
+            return Ok(());
+        }
+        self.resolved = Some(holders.clone());
         match &holders.service {
             Some(name) => self.follow_service(name),
             None => {
