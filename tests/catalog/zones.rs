@@ -6,10 +6,13 @@ use hickory_proto::{
     op::{Message, ResponseCode},
     rr::RecordType,
 };
-use mortise_resource::grpc::catalog::{Endpoint, Health};
+use mortise_resource::{
+    grpc::catalog::{Endpoint, EndpointSlice, Health, Service, ServiceEndpoints, SliceRange},
+    pb,
+};
 
 use super::dns::{additionals, answers, ask, endpoint, endpoints, start};
-use crate::support::{Server, Setup};
+use crate::support::{Server, Setup, any, id, id_of, resource};
 
 const WEB: &str = "web.default.svc.cluster.local.";
 
@@ -159,4 +162,43 @@ async fn enough_endpoints_of_the_preferred_zone_are_alone() {
     server.write(endpoints("web", vec![near(1), ill(near(2)), far])).await.unwrap();
     assert_eq!(in_order(&ask(dns, WEB, RecordType::A).await), ["10.0.0.1", "10.0.0.9"]);
     assert_eq!(ask(dns, WEB, RecordType::SRV).await.answers.len(), 2);
+}
+
+/// A service of 20 slices with a hundred endpoints each; the last has an endpoint of its own kind.
+async fn write_slices(server: &Server) {
+    let slice = |number: usize| format!("web-slice-{number:02}");
+    let data = Service::default();
+    let service = resource(id("catalog.v1.Service", "web"), Some(any("catalog.v1.Service", &data)));
+    let owner = Some(id_of(&server.write(service).await.unwrap()));
+    let range = |number: usize| SliceRange { slice: slice(number), from: format!("w-{number:02}") };
+    let head = ServiceEndpoints { slices: (1..=20).map(range).collect(), ..ServiceEndpoints::default() };
+    let web = resource(id("catalog.v1.ServiceEndpoints", "web"), Some(any("catalog.v1.ServiceEndpoints", &head)));
+    // A slice that no list of a service names is deleted.
+    server.write(pb::Resource { owner, ..web }).await.unwrap();
+    for number in 1..=20 {
+        let usual =
+            |place: usize| placed(&format!("w-{number:02}-{place}"), &format!("10.1.{number}.{place}"), "", "1.0");
+        let mut endpoints: Vec<_> = (0..100).map(usual).collect();
+        if number == 20 {
+            endpoints.push(placed("w-20-x", "2001:db8::7", "rack-7", "7.0"));
+        }
+        let data = EndpointSlice { service: "web".into(), endpoints };
+        let id = id("catalog.v1.EndpointSlice", &slice(number));
+        server.write(resource(id, Some(any("catalog.v1.EndpointSlice", &data)))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_only_endpoint_of_its_kind_is_found_among_many_slices() {
+    let (server, dns) = start().await;
+    write_slices(&server).await;
+    for _ in 0..20 {
+        assert_eq!(answers(&ask(dns, WEB, RecordType::AAAA).await), ["AAAA 2001:db8::7"]);
+    }
+    for name in ["rack-7.zone.web.default.svc.cluster.local.", "7.0.version.label.web.default.svc.cluster.local."] {
+        assert_eq!(answers(&ask(dns, name, RecordType::AAAA).await), ["AAAA 2001:db8::7"], "{name}");
+        assert_eq!(ask(dns, name, RecordType::SRV).await.answers.len(), 1, "{name}");
+    }
+    let found = ask(dns, WEB, RecordType::A).await;
+    assert!(found.metadata.truncation && found.answers.len() > 70, "{found}");
 }

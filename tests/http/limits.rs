@@ -48,14 +48,14 @@ async fn bodies_are_bounded() {
 /// A body larger than any resource is refused unread, since reading would take many times as much memory.
 #[tokio::test]
 async fn bodies_are_bounded_by_the_largest_resource() {
-    let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 1_000).start().await;
+    let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 4 << 10).start().await;
     let put = async |size: usize| {
         let body = json!({ "data": { "name": "x".repeat(size) } }).to_string();
         server.ask("PUT", &format!("{ARTISTS}/korn")).header("accept", PROBLEM).body(body).await_answer().await
     };
-    assert_eq!(put(73_000).await.code(), 400, "8 times as much, and 64 KiB");
-    let problem = put(74_000).await.problem(413, "body-too-large");
-    assert!(problem["detail"].as_str().unwrap().contains("73536 bytes"), "{problem}");
+    assert_eq!(put(98_000).await.code(), 400, "8 times as much, and 64 KiB");
+    let problem = put(98_400).await.problem(413, "body-too-large");
+    assert!(problem["detail"].as_str().unwrap().contains("98304 bytes"), "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("store.max_resource_bytes"), "{problem}");
 }
 
@@ -80,8 +80,8 @@ async fn watches_take_three_quarters_of_the_connections() {
 
 #[tokio::test]
 async fn resources_are_bounded_as_over_grpc() {
-    let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 2_000).start().await;
-    let big = server.put(&format!("{ARTISTS}/korn"), json!({ "name": "x".repeat(3_000) })).await;
+    let server = Setup::new().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 4 << 10).start().await;
+    let big = server.put(&format!("{ARTISTS}/korn"), json!({ "name": "x".repeat(5_000) })).await;
     assert_eq!(big.code(), 400, "{big:?}");
     assert!(big.body.contains("store.max_resource_bytes"), "{big:?}");
 }

@@ -100,7 +100,7 @@ async fn a_setting_out_of_its_range_is_code_2_with_its_name_its_value_and_its_ra
         ("http.keep_alive_ms", "9", "10ms to 24h", "9ms"),
         ("store.cache_bytes", "1", "0, or 64KiB to 1TiB", "1B"),
         ("store.cache_bytes", "\"255 B\"", "0, or 64KiB to 1TiB", "255B"),
-        ("store.max_resource_bytes", "0", "1000B to 1GiB", "0"),
+        ("store.max_resource_bytes", "0", "4KiB to 1GiB", "0"),
         ("sandbox.concurrency", "2305843009213693952", "1 to 10000", "2305843009213693952"),
         ("sandbox.memory_bytes", "\"4097MiB\"", "64KiB to 4GiB", "4097MiB"),
         ("sandbox.memory_bytes", "0", "64KiB to 4GiB", "0"),
@@ -136,7 +136,7 @@ async fn the_ends_of_the_ranges_serve() {
     let least = [
         ("MORTISE_SERVICE_MAX_WATCHES", 1_u64),
         ("MORTISE_STORE_CACHE_BYTES", 64 << 10),
-        ("MORTISE_STORE_MAX_RESOURCE_BYTES", 1_000),
+        ("MORTISE_STORE_MAX_RESOURCE_BYTES", 4 << 10),
         ("MORTISE_STORE_HISTORY_EVENTS", 0),
         ("MORTISE_SANDBOX_CONCURRENCY", 1),
         ("MORTISE_SANDBOX_REPLY_BYTES", 64 << 10),

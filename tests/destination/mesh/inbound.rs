@@ -209,7 +209,7 @@ async fn wrong_requests_are_invalid() {
     }
 }
 
-/// To a caller that may not read the workload, it must not look absent: then it would be open to everyone.
+/// The workload must not look absent to a caller that may not read it: an absent one is open to everyone.
 #[tokio::test]
 async fn a_caller_that_may_not_read_the_workload_gets_no_policy() {
     let guarded = Guarded::start(Setup::new()).await;

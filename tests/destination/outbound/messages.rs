@@ -269,7 +269,7 @@ async fn a_workload_is_the_endpoint_of_its_own_address() {
     assert_eq!(found.metric_labels, labels(&[("namespace", "default"), ("workload", "web-2")]));
 }
 
-/// After these codes a proxy goes on by the profile; after InvalidArgument it would close the connection.
+/// A proxy goes on by the profile after these codes; after InvalidArgument it would close the connection.
 #[tokio::test]
 async fn a_target_of_nobody_is_not_found() {
     let server = Server::start().await;

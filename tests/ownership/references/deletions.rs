@@ -292,16 +292,16 @@ async fn mutual_blocks_go_with_their_namespace_despite_a_finalizer() {
 
 #[tokio::test]
 async fn the_largest_resource_can_be_marked() {
-    let server = setup().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 2_000).start().await;
+    let server = setup().env("MORTISE_STORE_MAX_RESOURCE_BYTES", 4 << 10).start().await;
     let write =
         async |length: usize| server.write(node("root", &Node { text: "x".repeat(length), ..Node::default() })).await;
-    let (mut fits, mut too_many) = (0, 2_000);
+    let (mut fits, mut too_many) = (0, 4 << 10);
     while too_many - fits > 1 {
         let middle = (fits + too_many) / 2;
         if write(middle).await.is_ok() { fits = middle } else { too_many = middle }
     }
     write(fits).await.unwrap();
-    assert!(fits > 1_000, "{fits}");
+    assert!(fits > 3_000, "{fits}");
     server.write(node("later", &Node { goes_later: list(&["root"]), ..Node::default() })).await.unwrap();
     delete(&server, "root").await.unwrap();
     eventually("both go", async || all(&server).await.is_empty()).await;

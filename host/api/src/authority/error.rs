@@ -25,7 +25,7 @@ pub enum AuthorityError {
         /// Fault of the certificate.
         source: MalformedCertificate,
     },
-    /// The certificate is no authority's.
+    /// The certificate is not one of an authority.
     #[error(
         "identity.cert_file: the first certificate in {} may not issue certificates; `mortise tls init --mesh DOMAIN` \
          makes an authority for identities", path.display()

@@ -150,12 +150,12 @@ pub const ALL: &[Metric] = table! {
         "Connections of the HTTP port answered with 503 or closed because too many are open.";
     Counter mortise_http_requests_total(route, code)
         "Answered HTTP requests by route and status code.";
-    Counter mortise_idle_replaced_total(place)
-        "Idle connections (grpc, http, dns, local) and uploads of plugins (uploads) ended to make room for new ones.";
     Counter mortise_identity_certificates_total(outcome)
         "Requests of proxies for certificates: issued; denied (no right); invalid (the request); failed.";
     Counter mortise_identity_reloads_total(outcome)
         "Changes of the files of the authority for identities: loaded, or refused, with the earlier ones still in service.";
+    Counter mortise_idle_replaced_total(place)
+        "Idle connections (grpc, http, dns, local) and uploads of plugins (uploads) ended to make room for new ones.";
     Counter mortise_inbound_updates_total()
         "Policies sent on streams for inbound connections of proxies.";
     Counter mortise_log_lines_dropped_total()

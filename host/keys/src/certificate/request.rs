@@ -38,7 +38,7 @@ pub enum RequestError {
     /// The signature is wrong.
     #[error("has a signature that does not belong to its key; sign the request with the key in it: {0}")]
     Signature(#[source] X509Error),
-    /// No alternative name is requested.
+    /// The request lacks an alternative name.
     #[error("asks for no alternative name; it has to ask for {0:?} alone")]
     NoName(String),
     /// Another name is requested.

@@ -1,7 +1,6 @@
 //! Every setting, once: name, default, range and explanation. `config.toml` is printed from this table.
 //!
-//! Where another part of the server has options with defaults (`[sandbox]` fills the limits of plugins), the defaults
-//! come from that part.
+//! The defaults of another part's options (`[sandbox]` fills the limits of plugins) come from that part.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
@@ -334,8 +333,7 @@ section! {
     /// faults in them go to the log and change nothing. A caller needs `identity:write` on the identity, so the authority
     /// needs acl.enabled.
     struct Identity in "identity" {
-        /// The authority's certificate (PEM), followed by those of its issuers up to the trust anchor. Empty: no
-        /// authority.
+        /// Certificate of the authority (PEM), then those of its issuers up to the trust anchor. Empty: no authority.
         cert_file: PathBuf = PathBuf::new();
         /// The key (PEM, PKCS#8) of the authority's certificate, without a password.
         key_file: PathBuf = PathBuf::new();
@@ -393,7 +391,7 @@ section! {
         /// is too slow for the load.
         cache_bytes: Size = Size(0), Range::bytes(64 * KIB, TIB).or_zero();
         /// Size of the largest resource. The server stores one resource of its own for each plugin.
-        max_resource_bytes: Size = Size::from(mortise_store::Options::new("").max_resource_bytes), Range::bytes(1_000, GIB);
+        max_resource_bytes: Size = Size::from(mortise_store::Options::new("").max_resource_bytes), Range::bytes(4 << 10, GIB);
         /// Events kept on disk, so that watches can resume.
         history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
         /// Size of the events kept on disk.

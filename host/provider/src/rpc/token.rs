@@ -117,8 +117,8 @@ pub(super) async fn open(server: &Server, config: &Value) -> Result<Opened, Faul
         _ => Vec::new(),
     };
     let secret = secret()?;
-    let uid = ulid::Ulid::generate().to_string();
-    let token = OpenToken { name: uid.to_lowercase(), uid, life_seconds: life.as_secs() };
+    let name = ulid::Ulid::generate().to_string().to_lowercase();
+    let mut token = OpenToken { name, uid: String::new(), life_seconds: life.as_secs() };
     let expires_at = token.expiry();
     let data = data::Token {
         description: text("description"),
@@ -130,7 +130,10 @@ pub(super) async fn open(server: &Server, config: &Value) -> Result<Opened, Faul
         ..data::Token::default()
     };
     let resource = pb::Resource { id: Some(token.id()), data: Some(encoded(&data)), ..pb::Resource::default() };
-    server.client.write(resource).await.map_err(|status| unmade(server, &status, &token.name, &expires_at))?;
+    let made = server.client.write(resource).await;
+    let made = made.map_err(|status| unmade(server, &status, &token.name, &expires_at))?;
+    // The server gives the uid. With another one, a deletion would find nothing, and succeed.
+    token.uid = made.id.unwrap_or_default().uid;
     let Value::Map(mut parts) = config.clone() else { return Err(vec![error("core sent no configuration", "")]) };
     parts.insert("accessor_id".to_owned(), Value::String(token.name.clone()));
     parts.insert("secret".to_owned(), Value::String(secret));

@@ -216,7 +216,7 @@ enum Shown {
     Workload((String, String), Option<Arc<Workload>>),
     /// All changes so far form one state. The first time, the snapshot is complete.
     Current(Source),
-    /// Everything that is known of workloads is forgotten.
+    /// The known workloads are forgotten.
     Reset,
 }
 

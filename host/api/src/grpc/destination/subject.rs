@@ -51,7 +51,7 @@ enum Meaning {
     Nothing,
 }
 
-/// What a stream is about at present.
+/// Present meaning of a subject.
 pub(super) enum Present<'s> {
     /// Unknown so far.
     Unknown,
@@ -97,7 +97,7 @@ impl AddressSubject {
         Ok(Self { hub, service, caller, addr, share, resolved: None, meaning: Meaning::Unknown })
     }
 
-    /// Finds the meaning of the address anew, if its resources have changed.
+    /// Finds the meaning of the address again, if its resources have changed.
     async fn resolve(&mut self) -> Result<(), StreamError> {
         let state = self.share.state.borrow_and_update().clone();
         let holders = match state {

@@ -13,6 +13,8 @@
 //! own (compose-lens, 0.3); this one has the bounds and the places of `mortise-text`.
 
 mod command;
+#[cfg(test)]
+mod edge_tests;
 mod files;
 mod groups;
 mod health;

@@ -12,7 +12,7 @@ fn env(name: &str) -> Option<String> {
 }
 
 /// Reads a compose file in a folder with these files.
-fn read_in(files: &[(&str, &str)], text: &str, profiles: &[&str]) -> Result<LoadPlan, String> {
+pub(super) fn read_in(files: &[(&str, &str)], text: &str, profiles: &[&str]) -> Result<LoadPlan, String> {
     let folder = TempDir::new().unwrap();
     for (name, text) in files {
         let path = folder.path().join(name);
@@ -30,12 +30,12 @@ fn read_in(files: &[(&str, &str)], text: &str, profiles: &[&str]) -> Result<Load
     }
 }
 
-fn plan(text: &str) -> LoadPlan {
+pub(super) fn plan(text: &str) -> LoadPlan {
     read_in(&[], text, &[]).unwrap()
 }
 
 /// Addresses with their ports, and ports, of a workload: `127.0.0.1=http http:8080`.
-fn seen(plan: &LoadPlan, name: &str) -> String {
+pub(super) fn seen(plan: &LoadPlan, name: &str) -> String {
     let data = &plan.workloads[name].data;
     let addresses = data.addresses.iter().map(|address| format!("{}={}", address.host, address.ports.join(",")));
     let ports = data.ports.iter().map(|port| format!("{}:{}", port.name, port.port));
@@ -43,14 +43,14 @@ fn seen(plan: &LoadPlan, name: &str) -> String {
 }
 
 /// Ports of a service and its workloads: `http:80 > web`.
-fn offered(plan: &LoadPlan, name: &str) -> String {
+pub(super) fn offered(plan: &LoadPlan, name: &str) -> String {
     let service = &plan.services[name];
     let ports: Vec<_> = service.ports.iter().map(|port| format!("{}:{}", port.name, port.port)).collect();
     format!("{} > {}", ports.join(" "), service.workloads.iter().cloned().collect::<Vec<_>>().join(" "))
 }
 
 /// Lines and texts of what is left out.
-fn skipped(plan: &LoadPlan) -> Vec<String> {
+pub(super) fn skipped(plan: &LoadPlan) -> Vec<String> {
     let shown =
         |remark: &super::super::plan::Remark| format!("{} {}: {}", remark.place.line, remark.place.path, remark.text);
     plan.skipped.iter().map(shown).collect()
