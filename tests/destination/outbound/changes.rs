@@ -41,6 +41,8 @@ async fn a_profile_follows_the_service_that_has_the_address() {
     assert!(taken.message.contains("default/web"), "{}", taken.message);
     let web = id_of(&server.write(service("web", &none)).await.unwrap());
     assert!(is_of(&until(&mut profile, |profile| !is_nobody(profile)).await, "api"));
+    // The address was without a service for a moment, so the earlier stream may have ended.
+    let mut policy = proxy.watch(at(VIP)).await.unwrap();
     until(&mut policy, |policy| format!("{:?}", policy.metadata).contains("\"api\"")).await;
     let api = server.read(&id("catalog.v1.Service", "api")).await.unwrap();
     server.delete(&id_of(&api), "").await.unwrap();

@@ -229,6 +229,8 @@ async fn a_real_core_uses_a_token_for_a_run() {
     write("readers");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(!applied && said.contains("the token does not allow this"), "the policy counts: {said}");
+    // Core 1.11 closes nothing after a failed apply: such a token expires.
+    let left = tokens(&guarded).await.len();
     write("writers");
     let (planned, said) = run(&["plan", "-out=planned"]);
     assert!(planned, "{said}");
@@ -238,5 +240,5 @@ async fn a_real_core_uses_a_token_for_a_run() {
     assert!(applied && said.contains("1 added"), "{said}");
     let state = std::fs::read_to_string(dir.path().join("terraform.tfstate")).unwrap();
     assert!(state.contains("\"y\"") && !has_secret(&state), "{state}");
-    assert_eq!(tokens(&guarded).await.len(), 1, "the first token is left");
+    assert_eq!(tokens(&guarded).await.len(), left, "plan and apply close theirs");
 }
