@@ -29,6 +29,9 @@ impl AddressRange {
             return None;
         }
         let host = (1_u128 << (width - range.bits)) - 1;
+        if matches!(range.first, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some()) {
+            return None;
+        }
         (number & host == 0 && !range.first.is_unspecified() && !range.first.is_multicast()).then_some(range)
     }
 

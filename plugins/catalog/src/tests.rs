@@ -367,8 +367,9 @@ fn faults_of_inbound_permissions_say_where_they_are() {
     let identities = ["", "*", "*.", "*.*.a", "Web.example", "192.0.2.1", "a.b", "a.b", "spiffe://a"];
     let places = [0, 1, 2, 3, 4, 5, 7].map(|index| format!("data.inbound[0].identities[{index}]"));
     assert_eq!(inbound(vec![rule("", &[], &identities)]), places);
-    let ports = ["https", "8081", "0", "4191", "admin", "http"].map(|port| rule(port, &[], &[])).to_vec();
-    assert_eq!(inbound(ports), [0, 1, 2, 3, 4].map(|index| format!("data.inbound[{index}].port")));
+    let ports =
+        ["https", "8081", "0", "4191", "admin", "08080", "+8080", "http"].map(|port| rule(port, &[], &[])).to_vec();
+    assert_eq!(inbound(ports), [0, 1, 2, 3, 4, 5, 6].map(|index| format!("data.inbound[{index}].port")));
     let both = InboundRule { mesh_only: true, ..rule("", &[], &["web.example"]) };
     assert_eq!(inbound(vec![both]), ["data.inbound[0].mesh_only"]);
     let many: Vec<String> = (0..65).map(|number| format!("a{number}.b")).collect();

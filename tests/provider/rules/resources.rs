@@ -267,12 +267,12 @@ async fn an_apply_uses_the_plan_of_a_moment_ago() {
     core.configure(&[("namespace", "default")]).await.unwrap();
     let before = calls(plan).await;
     let made = core.apply(EVERYTHING, Some(&made), &third, &planned).await.unwrap();
-    assert_eq!(calls(plan).await - before, 1.0);
+    assert!(calls(plan).await - before >= 1.0, "a late hook is asked again");
     let fourth = config(&core, "four");
     let planned = core.plan(EVERYTHING, Some(&made), &fourth).await.unwrap();
     let mut other = Core::attach(&socket(&server)).await;
     other.configure(&[]).await.unwrap();
     let before = calls(plan).await;
     other.apply(EVERYTHING, Some(&made), &fourth, &planned).await.unwrap();
-    assert_eq!(calls(plan).await - before, 1.0);
+    assert!(calls(plan).await - before >= 1.0, "a late hook is asked again");
 }

@@ -29,7 +29,7 @@ pub(crate) struct Authority {
     options: IdentityOptions,
     issuer: ArcSwap<LoadedIssuer>,
     last_read: Mutex<LastRead>,
-    signers: Semaphore,
+    signers: Arc<Semaphore>,
 }
 
 /// A certificate with its issuers.
@@ -63,7 +63,7 @@ impl Authority {
         let (stamps, issuer) = read(&options).await?;
         log(&issuer.certificate, &options, "identities: the authority is in service");
         let last_read = Mutex::new(LastRead { stamps, refused: false });
-        let signers = Semaphore::new(MAX_SIGNERS);
+        let signers = Arc::new(Semaphore::new(MAX_SIGNERS));
         Ok(Arc::new(Self { options, issuer: ArcSwap::from_pointee(issuer), last_read, signers }))
     }
 
@@ -81,9 +81,11 @@ impl Authority {
     /// `InvalidArgument`: the request. `Unavailable`: the authority has expired. `Internal`.
     pub(crate) async fn certify(&self, identity: &str, request: Vec<u8>) -> Result<Certified, Error> {
         let closed = |_| Error::new(Code::Unavailable, "the server is stopping; ask again");
-        let _signer = self.signers.acquire().await.map_err(closed)?;
+        let signer = self.signers.clone().acquire_owned().await.map_err(closed)?;
         let (issuer, identity) = (self.issuer.load_full(), identity.to_owned());
         let signing = spawn_blocking(move || {
+            // The place is taken until the end, also if the caller has gone.
+            let _signer = signer;
             let key = check_request(&request, &identity).map_err(|fault| {
                 let fault = fault.to_string();
                 Error::invalid(format!("{REQUEST} {fault}")).with_violation(REQUEST, fault)

@@ -85,7 +85,7 @@ pub struct ZonePreference {
 impl ZonePreference {
     /// Whether an endpoint comes first. Without a preference each does.
     pub(super) fn is_near(&self, endpoint: &Endpoint) -> bool {
-        self.zone.is_empty() || endpoint.zone == self.zone
+        self.zone.is_empty() || endpoint.zone.eq_ignore_ascii_case(&self.zone)
     }
 
     /// Whether an answer has these near endpoints alone.

@@ -220,6 +220,8 @@ async fn gather(
     (enough, near): (usize, &ZonePreference),
     thread: &Thread,
 ) -> Result<Gathered, ResponseCode> {
+    // A workload may be in either of its two parts, whatever the other one has.
+    let enough = if matches!(question.part, Part::Workload(_)) { usize::MAX } else { enough };
     let decode = move || ServiceEndpoints::decode(head.as_slice()).map_err(|_| ResponseCode::ServFail);
     let mut known = thread.run(decode).await?;
     let mut of_head = Some(std::mem::take(&mut known.endpoints));

@@ -165,8 +165,13 @@ impl Places {
 
     /// The end of an output in one line, without the paths of the check.
     fn shown(&self, output: &[u8]) -> String {
+        // A line that is cut at the limit may begin in the middle of a path.
+        let whole = || output.iter().position(|byte| *byte == b'\n').and_then(|end| output.get(end + 1..));
+        let output = if output.len() < MAX_OUTPUT_BYTES { output } else { whole().unwrap_or(output) };
         let text = String::from_utf8_lossy(output);
         let text = text.replace(&format!("{}/", self.dir.display()), "");
+        let text = text.replace(&self.dir.display().to_string(), DIR);
+        let text = text.replace(&self.temp.display().to_string(), TEMP);
         let text = text.replace(&self.config.display().to_string(), "the config");
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let line: String = lines.join("; ").chars().map(|c| if c.is_control() { '?' } else { c }).collect();

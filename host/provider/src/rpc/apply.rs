@@ -82,11 +82,11 @@ pub(crate) async fn apply(
     let change = if prior.is_null() { Change::Create } else { Change::Update };
     let wait = Wait { schema, session, server, planned, config: &config, divergences: &divergences, change };
     // Of a resource that was taken over and not updated there is nothing to wait for.
-    let is_written = !applied.diagnostics.iter().any(|one| one.severity() == Severity::Error);
-    let (resource, fault) = if is_written { wait.for_resource(resource).await } else { (resource, None) };
+    let is_update_done = !applied.diagnostics.iter().any(|one| one.severity() == Severity::Error);
+    let (resource, fault) = if is_update_done { wait.for_resource(resource).await } else { (resource, None) };
     applied.diagnostics.extend(fault);
     let (state, faults) = state(schema, &resource, planned, &divergences);
-    applied.state = Some(with_planned_notes(state, planned));
+    applied.state = Some(if is_update_done { with_planned_notes(state, planned) } else { state });
     applied.diagnostics.extend(faults.iter().map(stored_warning));
     applied.divergences = divergences;
     applied

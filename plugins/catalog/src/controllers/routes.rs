@@ -122,7 +122,7 @@ impl Reconciler for Routes {
     }
 }
 
-/// The routes that fit, oldest first. Uids grow with time.
+/// The routes that fit, oldest first; one that is too large holds up no other. Uids grow with time.
 fn fitting(mut routes: Vec<Typed<HttpRoute>>) -> Vec<ServiceRoute> {
     routes.sort_by(|left, right| left.id().uid.cmp(&right.id().uid));
     let mut bytes = 0;
@@ -132,11 +132,13 @@ fn fitting(mut routes: Vec<Typed<HttpRoute>>) -> Vec<ServiceRoute> {
         rules: route.data.rules,
     });
     compiled
-        .take(MAX_ROUTES)
-        .take_while(|route| {
-            bytes += route.encoded_len();
-            bytes <= MAX_BYTES
+        .filter(|route| {
+            let size = bytes + route.encoded_len();
+            let fits = size <= MAX_BYTES;
+            bytes = if fits { size } else { bytes };
+            fits
         })
+        .take(MAX_ROUTES)
         .collect()
 }
 

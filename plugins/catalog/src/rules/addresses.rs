@@ -44,7 +44,9 @@ fn parse(text: &str) -> Result<IpAddr, RuleError> {
     let is_host = |ip: &IpAddr| {
         let is_mapped = matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
         let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
-        !ip.is_unspecified() && !ip.is_multicast() && !is_mapped && !is_broadcast
+        // A machine's own addresses, and those of its link, such as that of a cloud's metadata.
+        let is_local = ip.is_loopback() || matches!(ip, IpAddr::V4(ip) if ip.is_link_local());
+        !ip.is_unspecified() && !ip.is_multicast() && !is_mapped && !is_broadcast && !is_local
     };
     text.parse().ok().filter(is_host).ok_or_else(|| RuleError::VirtualAddress(shown(text)))
 }

@@ -51,7 +51,8 @@ fn port(text: &str, data: &Workload) -> Result<(), RuleError> {
     if text.is_empty() {
         return Ok(());
     }
-    let number = text.parse::<u32>().ok();
+    // A sign or a zero in front would be another text for the same port.
+    let number = text.parse::<u32>().ok().filter(|number| number.to_string() == text);
     let found = data.ports.iter().find(|one| one.name == text || Some(one.port) == number);
     match found.map(|found| found.port).or(number) {
         Some(ADMIN_PORT) => Err(RuleError::AdminPort),

@@ -376,5 +376,7 @@ fn workload(change: ChangeType) -> Result<Option<Shown>, Error> {
     let data = resource.data.unwrap_or_default().value;
     let workload = Workload::decode(data.as_slice())
         .map_err(|error| Error::internal(format!("a Workload cannot be decoded: {error}")))?;
+    // A client of the address needs neither of these, and they may be large.
+    let workload = Workload { checks: Vec::new(), inbound: Vec::new(), ..workload };
     Ok(Some(Shown::Workload(key(resource.id), Some(Arc::new(workload)))))
 }

@@ -110,7 +110,14 @@ impl AddressSubject {
         }
         self.resolved = Some(holders.clone());
         match &holders.service {
-            Some(name) => self.follow_service(name),
+            Some(name) => {
+                let may = is_readable(&self.service, &self.caller, name).await;
+                if may.map_err(|error| StreamError::Failed(status(error)))? {
+                    return self.follow_service(name);
+                }
+                self.meaning = Meaning::Nothing;
+                Ok(())
+            }
             None => {
                 self.meaning = self.find_workload(&holders).await?;
                 Ok(())

@@ -68,9 +68,9 @@ fn rules_for(workload: &Workload, port: u16) -> Vec<&InboundRule> {
     if port == ADMIN_PORT {
         return Vec::new();
     }
-    let number = port.to_string();
     let known = workload.ports.iter().find(|known| known.port == u32::from(port));
-    let is_own = |rule: &&InboundRule| rule.port == number || known.is_some_and(|known| known.name == rule.port);
+    let is_number = |text: &str| text.parse() == Ok(port);
+    let is_own = |rule: &&InboundRule| is_number(&rule.port) || known.is_some_and(|known| known.name == rule.port);
     let own: Vec<_> = workload.inbound.iter().filter(is_own).collect();
     match own.is_empty() {
         true => workload.inbound.iter().filter(|rule| rule.port.is_empty()).collect(),

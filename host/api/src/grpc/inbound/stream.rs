@@ -190,8 +190,11 @@ impl OpenWatch {
         };
         let data = resource.and_then(|resource| resource.data).unwrap_or_default().value;
         let decoded = is_there.then(|| Workload::decode(data.as_slice())).transpose();
-        self.workload =
+        let decoded =
             decoded.map_err(|error| Error::internal(format!("a stored workload cannot be decoded: {error}")))?;
+        // The other fields may be large, and say nothing about the policy.
+        self.workload =
+            decoded.map(|Workload { ports, inbound, .. }| Workload { ports, inbound, ..Workload::default() });
         Ok(())
     }
 }
