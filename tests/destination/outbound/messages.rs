@@ -111,8 +111,12 @@ async fn a_proxy_balances_a_virtual_address_by_profile_and_by_policy() {
     assert_eq!(proxy.policy(by_name()).await.unwrap(), policy);
     assert_eq!(next(&mut proxy.watch(by_name().unwrap()).await.unwrap()).await, policy);
     // Get understands the path.
-    let mut get = Api::Linkerd.get(server.channel().await, &path(&backend)).await.unwrap();
-    assert_eq!(get.added().await, addrs(&["10.0.0.1:8080", "10.0.0.2:8080"]));
+    let path = path(&backend);
+    eventually("Get has both", async || {
+        let mut get = Api::Linkerd.get(server.channel().await, &path).await.unwrap();
+        get.added().await == addrs(&["10.0.0.1:8080", "10.0.0.2:8080"])
+    })
+    .await;
 }
 
 #[tokio::test]
