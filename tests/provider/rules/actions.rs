@@ -142,7 +142,7 @@ async fn a_real_core_invokes_actions() {
     let run = |arguments: &[&str]| core.run(dir.path(), &server, arguments);
     write("absent");
     let (planned, said) = run(&["plan"]);
-    assert!(!planned && said.contains("there is no plugin \"absent\""), "{said}");
+    assert!(!planned && said.contains("the plugin \"absent\" does not exist"), "{said}");
     write("every-field");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied && said.contains("1 added") && said.contains("2 invoked"), "{said}");

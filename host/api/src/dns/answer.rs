@@ -75,7 +75,7 @@ impl Question {
         has_condition || self.form().is_some() || matches!(self.part, Part::Port(_) | Part::Workload(_))
     }
 
-    /// Whether an endpoint gives a record to the answer.
+    /// Returns whether an endpoint gives a record to the answer.
     pub(super) fn wants(&self, endpoint: &Endpoint) -> bool {
         let fits = match self.record_type {
             RecordType::A | RecordType::AAAA => {
@@ -87,7 +87,7 @@ impl Question {
         fits && is_healthy(endpoint) && self.narrowing.has(endpoint)
     }
 
-    /// Whether records are about a port of that name.
+    /// Returns whether records are about a port of that name.
     fn is_port(&self, name: &str) -> bool {
         self.port().is_none_or(|port| port == name)
     }

@@ -22,7 +22,7 @@ const ZONE: &str = "zone";
 const LABEL: &str = "label";
 
 impl Narrowing {
-    /// Whether a label of a name, before that of a service, marks a condition.
+    /// Returns whether a label of a name, before that of a service, marks a condition.
     pub(super) fn is_mark(label: &str) -> bool {
         matches!(label, ZONE | LABEL)
     }
@@ -36,7 +36,7 @@ impl Narrowing {
         })
     }
 
-    /// Whether an endpoint meets the condition.
+    /// Returns whether an endpoint meets the condition.
     pub(super) fn has(&self, endpoint: &Endpoint) -> bool {
         match self {
             Self::All => true,
@@ -47,8 +47,8 @@ impl Narrowing {
         }
     }
 
-    /// Whether an endpoint makes the name exist. A zone `a.b` has two labels, so `b.zone.` exists, too: resolvers that
-    /// ask label by label (RFC 9156) take a name for absent if one above it is.
+    /// Returns whether an endpoint makes the name exist. A zone `a.b` has two labels, so `b.zone.` exists, too:
+    /// resolvers that ask label by label (RFC 9156) take a name for absent if one above it is.
     pub(super) fn is_named_by(&self, endpoint: &Endpoint) -> bool {
         match self {
             Self::All => true,
@@ -66,7 +66,7 @@ fn values<'e>(endpoint: &'e Endpoint, key: &str) -> impl Iterator<Item = &'e Str
     with_key.map(|(_, value)| value)
 }
 
-/// Whether the last labels of a text are those.
+/// Returns whether the last labels of a text are those.
 fn ends_with(text: &str, labels: &str) -> bool {
     let Some(start) = text.len().checked_sub(labels.len()) else { return false };
     let is_end = text.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(labels));
@@ -83,12 +83,12 @@ pub struct ZonePreference {
 }
 
 impl ZonePreference {
-    /// Whether an endpoint comes first. Without a preference each does.
+    /// Returns whether an endpoint comes first. Without a preference each does.
     pub(super) fn is_near(&self, endpoint: &Endpoint) -> bool {
         self.zone.is_empty() || endpoint.zone.eq_ignore_ascii_case(&self.zone)
     }
 
-    /// Whether an answer has these near endpoints alone.
+    /// Returns whether an answer has these near endpoints alone.
     pub(super) fn are_enough(&self, near: usize) -> bool {
         self.alone_from > 0 && near >= self.alone_from
     }

@@ -50,7 +50,7 @@ impl TryFrom<CheckTable> for Check {
             return Err("command has at most 64 parts of at most 4,096 bytes without NUL");
         }
         match (command.iter().any(|part| part.contains(CONFIG)), &config) {
-            (true, None) => Err("command has {config}, but there is no config; set config to the path of a file"),
+            (true, None) => Err("command has {config}, but config is not set; set config to the path of a file"),
             (false, Some(_)) => Err("config has no effect without {config} in command; add it, or remove config"),
             _ => Ok(Self { command, config }),
         }
@@ -84,7 +84,7 @@ mod tests {
             (r#"{"command":["x","a\u0000b"]}"#, "without NUL"),
             (&many, "at most 64 parts"),
             (&long, "at most 64 parts"),
-            (r#"{"command":["nginx","-c","{config}"]}"#, "there is no config"),
+            (r#"{"command":["nginx","-c","{config}"]}"#, "config is not set"),
             (r#"{"command":["nginx"],"config":"/etc/c"}"#, "config has no effect"),
             (r#"{"command":["nginx"],"timeout":"1s"}"#, "unknown field `timeout`"),
         ] {

@@ -92,7 +92,7 @@ pub(super) async fn plan(action: Action, server: &Server, config: Option<&Dynami
 fn plugin_faults(server: &Server, plugin: &str, status: &Status) -> Faults {
     match status.code() {
         Code::NotFound => {
-            vec![at("plugin", format!("there is no plugin {plugin:?}; `mortise plugin list` lists them"))]
+            vec![at("plugin", format!("the plugin {plugin:?} does not exist; `mortise plugin list` lists the plugins"))]
         }
         _ => server.faults(&format!("the plugin {plugin}"), status),
     }

@@ -221,11 +221,14 @@ pub(super) fn no_policy(present: &Present<'_>) -> Status {
     let what = match present {
         Present::Service { subject, .. } => {
             let ServiceName { namespace, name } = &subject.authority.service;
-            format!("there is no service {namespace}/{name}")
+            format!("the service {namespace}/{name} does not exist")
         }
         Present::Address(addr) => format!("{addr} is the address of no service and no workload"),
         Present::Unknown | Present::Workload(_) => "the target is unknown".to_owned(),
     };
-    let error = Error::new(Code::NotFound, format!("{what}, so it has no policy"));
+    let error = Error::new(
+        Code::NotFound,
+        format!("{what}, so it has no policy; create the service, or ask for another target"),
+    );
     status(error)
 }

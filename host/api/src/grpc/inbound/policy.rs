@@ -41,7 +41,7 @@ const GROUP_LABEL: &str = "group";
 const KIND_LABEL: &str = "kind";
 const NAME_LABEL: &str = "name";
 
-/// The policy of a port; `workload` is `None` if there is no such workload.
+/// The policy of a port; `None` stands for a workload that does not exist.
 pub(super) fn policy(name: &WorkloadName, workload: Option<&Workload>, port: u16) -> Server {
     let known = workload.and_then(|workload| workload.ports.iter().find(|known| known.port == u32::from(port)));
     let kind =
@@ -126,7 +126,7 @@ fn authorization(rule: &InboundRule, origin: &Origin<'_>, port: u16) -> Authz {
     const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
     let networks = match rule.networks.is_empty() {
         true => ALL.into_iter().filter_map(network).collect(),
-        // The plugin has checked them. A text that is no network admits no client.
+        // The plugin has checked them; any other text admits no client.
         false => rule.networks.iter().filter_map(|text| network(text)).collect(),
     };
     Authz {
