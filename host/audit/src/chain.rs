@@ -2,7 +2,7 @@
 //!
 //! A record ends with `"seq"`, its number from 1 on, and `"prev"`, the SHA-256 of the line before it, without its line
 //! feed; the first record of a chain has no `"prev"`. If a kill left an unfinished line in between, `"torn"` is the
-//! SHA-256 of its bytes. The chain goes through all files, whatever renames them. The file `audit.head` has the number
+//! SHA-256 of its bytes. The chain goes through all files, and renaming them changes nothing. The file `audit.head` has the number
 //! and the digest of the last record that is certainly on the disk, so that records that are taken from the end are
 //! missed, too: a start continues from there if the files end before it.
 
@@ -33,7 +33,7 @@ pub(crate) struct Link {
     pub(crate) torn: Option<String>,
 }
 
-/// The end of a chain.
+/// The end of a chain, as `audit.head` has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) seq: u64,
@@ -121,7 +121,7 @@ impl Chain {
     }
 }
 
-/// Reads a line's part in the chain; `None` for a line without a record.
+/// Reads a line's part in the chain; `None` for a line that is not a JSON object. Only a record has a number.
 pub(crate) fn link(line: &[u8]) -> Option<Link> {
     serde_json::from_slice(line).ok()
 }
@@ -133,7 +133,7 @@ pub(crate) fn read_head(dir: &Path) -> Option<Head> {
     serde_json::from_slice(&text).ok()
 }
 
-/// Writes the end of the chain. Not durable: an older one is as good.
+/// Writes the end of the chain. Not durable: after a loss of power an older end is correct, too.
 pub(crate) fn write_head(dir: &Path, head: &Head) -> Result<(), FsError> {
     let path: PathBuf = dir.join(HEAD);
     let mut file = AtomicFile::new_beside(&path)?;

@@ -24,7 +24,7 @@
 //! # Cost
 //! About two microseconds for a record; in the writer's thread half a microsecond for its link in the chain, and a look
 //! at the file's name and a write for each batch: the records of 5 milliseconds, or 128 at once if as many wait.
-//! `audit.head` is replaced with each sync that follows records.
+//! `audit.head`, the file with the end of the chain, is replaced with each sync that follows records.
 
 mod chain;
 mod files;

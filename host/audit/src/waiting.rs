@@ -1,10 +1,10 @@
-//! Counts of records that wait to be written, and of dropped records.
+//! Counts of waiting and of dropped records.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// Counts of waiting and of dropped records, and the wake-up of callers that wait for room.
+/// Records that wait to be written, dropped records, and the wake-up of callers that wait for room.
 #[derive(Default)]
 pub(crate) struct Waiting {
     records: AtomicUsize,

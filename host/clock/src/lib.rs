@@ -4,9 +4,9 @@
 //! - [`date`] is the machine's date while nothing sets the machine's clock back. After that it continues from the
 //!   latest date at the pace of the monotonic clock, until the machine's clock has caught up or the process ends. So a
 //!   date that was stored in this run is never in the future, and its age is right.
-//! - [`ran`] is the time for which the process ran. It leaves out the time for which the process was stopped or the
-//!   machine slept, and no setting of the clock changes it. Where [`date`] has moved further than [`ran`], nothing
-//!   could be reported to the process for the difference.
+//! - [`ran`] is the time for which the process ran. It leaves out stops of the process and sleeps of the machine of 2
+//!   seconds or more, and no setting of the clock changes it. If [`date`] moved further than [`ran`], the process could
+//!   receive no report, such as a heartbeat, for the difference.
 //!
 //! An interval within a run is measured by [`Instant`], and needs neither.
 //!

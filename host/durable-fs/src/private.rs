@@ -1,7 +1,7 @@
 //! Files for the user of this process alone: directories with mode 0700, files with mode 0600.
 //!
-//! The mask of the process does it ([`keep_private`]), since libraries make files as well, and not every one of them
-//! takes a mode. The former mask still holds for files that other programs read ([`public_mode`]).
+//! [`keep_private`] sets the mask of the process (umask), since libraries make files as well, and some of them take no
+//! mode. [`public_mode`] applies the former mask, for files that other programs read.
 
 use std::{
     fs::{self, DirBuilder, File, Permissions},
@@ -27,14 +27,14 @@ const STICKY: u32 = 0o1000;
 /// The mask of the process before [`keep_private`].
 static FORMER_MASK: OnceLock<u32> = OnceLock::new();
 
-/// Gives every new file and directory of this process to its user alone, whatever mask the process was
-/// started with. To be called before there are threads. Programs that the process starts inherit the mask.
+/// Gives every new file and directory of this process to its user alone, with any mask of its start. To be called
+/// before there are threads. Programs that the process starts inherit the mask.
 pub fn keep_private() {
     let former = umask(Mode::from_raw_mode(OTHERS));
     FORMER_MASK.get_or_init(|| former.as_raw_mode());
 }
 
-/// Makes a directory and its missing parents for this user alone (mode 0700), whatever the mask. Not durable. An
+/// Makes a directory and its missing parents for this user alone (mode 0700), with any mask. Not durable. An
 /// existing directory stays as it is.
 ///
 /// # Errors
@@ -59,7 +59,7 @@ pub fn public_mode(mode: u32) -> Option<u32> {
 /// Faults of the file system: the first one, after all others were tried.
 pub fn tighten(dir: &Path, entries: &[&str]) -> Result<usize, FsError> {
     let mut tightened = Tightened::default();
-    if tightened.one(dir) {
+    if tightened.change(dir) {
         for entry in entries {
             tightened.tree(&dir.join(entry));
         }
@@ -67,7 +67,7 @@ pub fn tighten(dir: &Path, entries: &[&str]) -> Result<usize, FsError> {
     tightened.fault.map_or(Ok(tightened.changed), Err)
 }
 
-/// The outcome so far.
+/// The changes so far, and the first fault.
 #[derive(Default)]
 struct Tightened {
     changed: usize,
@@ -76,7 +76,7 @@ struct Tightened {
 
 impl Tightened {
     fn tree(&mut self, path: &Path) {
-        if !self.one(path) {
+        if !self.change(path) {
             return;
         }
         match fs::read_dir(path) {
@@ -86,8 +86,8 @@ impl Tightened {
         }
     }
 
-    /// Returns whether the path is a directory.
-    fn one(&mut self, path: &Path) -> bool {
+    /// Tightens one path. Returns whether it is a directory.
+    fn change(&mut self, path: &Path) -> bool {
         match tighten_one(path) {
             Ok((is_dir, is_changed)) => {
                 self.changed += usize::from(is_changed);
@@ -107,7 +107,7 @@ impl Tightened {
     }
 }
 
-/// Returns whether the path is a directory, and whether its mode was changed.
+/// Tightens one path. Returns whether it is a directory, and whether its mode was changed.
 fn tighten_one(path: &Path) -> io::Result<(bool, bool)> {
     let found = fs::symlink_metadata(path)?;
     let (mode, is_dir) = (found.permissions().mode(), found.is_dir());

@@ -4,8 +4,9 @@
 //! Nothing here does I/O or has global state, so the crate also compiles for plugins (`wasm32-unknown-unknown`). The
 //! rules and their wording come from Consul's resource service (see docs/architecture.md, "Compatibility").
 //!
-//! The feature `grpc` adds the generated clients and servers, `redaction` the search for fields that a schema marks
-//! with `debug_redact`, and for their values in texts.
+//! The feature `grpc` adds the generated clients and servers, `reflect` functions over messages that only a descriptor
+//! describes, and `redaction` the search for fields that a schema marks with `debug_redact`, and for their values in
+//! texts.
 
 pub mod authorizer;
 pub mod backoff;
@@ -48,7 +49,7 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proto.rs"));
 }
 
-/// Messages that have goten's names and numbers: meta, selectors, views and kinds of watches.
+/// Messages with the names and numbers of Goten's API (docs/goten.md): meta, selectors, views and kinds of watches.
 pub use proto::goten::types as goten;
 /// Consul's messages: resources, their ids, types, tenancy and status.
 pub use proto::hashicorp::consul::resource as pb;

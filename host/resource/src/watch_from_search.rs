@@ -6,8 +6,8 @@ use crate::{
 };
 
 impl WatchResourcesRequest {
-    /// Builds the watch of a search's results. Only a stateful watch uses the search's order and page. A resume token,
-    /// if not empty, continues an earlier watch.
+    /// Builds the watch of a search's results. Only a stateful watch, one that follows a page of the results, uses the
+    /// search's order and page. A resume token, if not empty, continues an earlier watch.
     #[must_use]
     pub fn from_search(search: SearchRequest, kind: WatchType, resume_token: String) -> Self {
         // Counts, plans and versions exist for searches only.

@@ -1,4 +1,4 @@
-//! The header: a line for the version, stanzas that wrap the file key, and a MAC.
+//! The header: a line for the version, a stanza for each recipient with the file's key encrypted for it, and a MAC.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 
@@ -14,6 +14,7 @@ pub(crate) struct Header<'f> {
     /// The bytes that the MAC authenticates.
     pub(crate) signed: &'f [u8],
     pub(crate) mac: [u8; 32],
+    /// The encrypted content.
     pub(crate) payload: &'f [u8],
 }
 

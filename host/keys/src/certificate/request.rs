@@ -100,7 +100,7 @@ fn is_supported(key: &SubjectPublicKeyInfo<'_>) -> bool {
     *kind == OID_KEY_TYPE_EC_PUBLIC_KEY && curve.is_some_and(|curve| curve == OID_EC_P256 || curve == OID_NIST_EC_P384)
 }
 
-/// Checks the requested extensions. Attributes that request none are ignored: nothing of them is in the certificate.
+/// Checks the requested extensions. Other attributes are ignored, since the certificate repeats none of them.
 fn check_names(request: &X509CertificationRequest<'_>, identity: &str) -> Result<(), RequestError> {
     let mut names = Vec::new();
     for attribute in request.certification_request_info.iter_attributes() {

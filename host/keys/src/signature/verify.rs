@@ -10,7 +10,7 @@ use super::key::{self, KeyId, PublicKey};
 const COMMENT_START: &[u8] = b"trusted comment: ";
 
 /// Most characters of a shown trusted comment.
-const SHOWN: usize = 200;
+const SHOWN_CHARS: usize = 200;
 
 /// The signer of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ fn shown(comment: &[u8]) -> String {
         text.extend(chunk.valid().chars().map(|c| if c.is_control() { ' ' } else { c }));
         text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
     }
-    text.chars().take(SHOWN).collect()
+    text.chars().take(SHOWN_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -221,7 +221,7 @@ mod tests {
         let byte = changed.iter().position(|byte| *byte == 0xff).unwrap();
         changed[byte] = 0xfe;
         assert!(matches!(verify(b"test", &changed, &key), Err(SignatureError::Wrong { .. })));
-        assert_eq!(shown(&[b'x'; 300]).len(), SHOWN);
+        assert_eq!(shown(&[b'x'; 300]).len(), SHOWN_CHARS);
         assert_eq!(shown(b"a\x1b[1m\tb"), "a [1m b");
     }
 
