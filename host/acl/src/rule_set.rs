@@ -84,7 +84,7 @@ impl RuleSet {
                 };
                 *level = match (*level, rule.level) {
                     (Level::Deny, _) | (_, Level::Deny) => Level::Deny,
-                    (left, other) => left.max(other),
+                    (level, other) => level.max(other),
                 };
             }
             type_rules.extend(policy.type_rules.iter().filter(|rule| is_used(rule.deny)).cloned());
@@ -97,6 +97,7 @@ impl RuleSet {
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), management, closed, faults, areas, type_rules }
     }
 
+    /// The level that the rules give on a name; `None` if no rule fits.
     fn level(&self, area: &str, name: &str) -> Option<Level> {
         self.areas.get(area)?.level(name)
     }
@@ -117,6 +118,7 @@ impl RuleSet {
         self.closed || (!self.management && self.level(area, name) == Some(Level::Deny))
     }
 
+    /// The decision of the rules by type; without a name, about all resources of the type in the id's place.
     pub(crate) fn effect(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Effect {
         match self.management {
             true => Effect::Allow,

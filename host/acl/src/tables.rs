@@ -16,6 +16,7 @@ use crate::{
     rule_set::RuleSet,
 };
 
+/// SHA-256 of a secret.
 pub(crate) type Hash = [u8; 32];
 
 /// A stored token.
@@ -27,6 +28,7 @@ pub(crate) struct StoredToken {
     pub(crate) used: Arc<AtomicU64>,
 }
 
+/// Everything that is stored, and what follows from it.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     /// The stored tokens by accessor.
@@ -138,8 +140,9 @@ pub(crate) fn read(accessor: &str, token: &data::Token) -> Vec<(Hash, TokenFacts
         return Vec::new();
     }
     // A time that `SystemTime` cannot represent counts as past.
-    let time =
-        |at: Option<prost_types::Timestamp>| at.map(|at| SystemTime::try_from(at).unwrap_or(SystemTime::UNIX_EPOCH));
+    let time = |timestamp: Option<prost_types::Timestamp>| {
+        timestamp.map(|timestamp| SystemTime::try_from(timestamp).unwrap_or(SystemTime::UNIX_EPOCH))
+    };
     let defaults = pb::Tenancy { partition: token.partition.clone(), namespace: token.namespace.clone() };
     let facts = TokenFacts {
         accessor: accessor.to_owned(),

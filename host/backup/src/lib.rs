@@ -4,15 +4,15 @@
 //! - [`stream`]: writes the state of a serving server as of one commit, as a stream of bytes.
 //! - [`Archive`]: reads a backup's file. The file is sealed: a file that is cut off, continued or changed anywhere is
 //!   rejected before its content is used.
-//! - [`restore`]: makes a data directory and a plugin folder of a backup, in one step, after the whole archive was read
+//! - [`restore`]: makes a data directory and a plugin folder from a backup, in one step, after the whole archive was read
 //!   and checked.
-//! - [`salvage`]: makes a data directory of the readable part of a damaged backup or store.
+//! - [`salvage`]: makes a data directory from the readable part of a damaged backup or store.
 //!
 //! The server streams a backup to `mortise backup`, which checks the seal. `mortise restore`, with `--salvage` or
 //! without, works on files, while no server uses them.
 //!
 //! # Cost
-//! Backup and restore hold a few MiB in memory, whatever the size. Both go at the speed of compression, some 100 MB of
+//! Backup and restore hold a few MiB in memory at any size. Both go at the speed of compression, some 100 MB of
 //! resources a second on one core.
 
 mod archive;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! <data_dir>/restore.new/     being made; may be deleted
-//! <data_dir>/restore.ready/   whole and durable: from here on the restore is done, whatever happens
-//! <data_dir>/replaced/        what was there before, until the new is in its place
+//! <data_dir>/restore.ready/   whole and durable: the restore is decided, and will be completed
+//! <data_dir>/replaced/        the former content, until the restored one is in its place
 //! ```
 //!
 //! Moves put `restore.ready` into place; each checks whether it was made already. Copies into the plugin folder may be
@@ -44,7 +44,7 @@ pub(crate) const PLUGIN_DIR_FILE: &str = "folder.path";
 /// stays.
 const MOVED_PATHS: [&str; 3] = ["store/store", PLUGINS_DIR, RESTORED_DIR];
 
-/// Completes a restore that was interrupted after its decision, and removes one that was interrupted before. Returns
+/// Completes an interrupted restore that was decided (`restore.ready` exists), and removes one that was not. Returns
 /// whether one was completed. To be called before the store is opened.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ pub(crate) fn seal(digest: &[u8; 32], bytes: u64) -> Vec<u8> {
     [&SEAL_PREFIX[..], digest, &bytes.to_le_bytes(), &SEAL_SUFFIX].concat()
 }
 
-/// Whether the bytes have the form of a seal, whatever they seal.
+/// Whether the bytes have the form of a seal; its digest is not checked.
 pub(crate) fn is_seal(bytes: &[u8]) -> bool {
     bytes.len() == SEAL_BYTES && bytes.starts_with(&SEAL_PREFIX) && bytes.ends_with(&SEAL_SUFFIX)
 }

@@ -27,7 +27,7 @@
 //! visits the values at its path once, and looks each up in its own list of values.
 //!
 //! # Limits
-//! Paths address what descriptors declare: no extensions, no fields inside an `Any` other than `data`.
+//! Paths lead to fields that descriptors declare: no extensions, no fields inside an `Any` other than `data`.
 
 mod candidate;
 mod equality;

@@ -35,19 +35,19 @@ impl ResumeToken {
     /// # Errors
     /// The text is not a token.
     pub fn decode(text: &str, binding: &Binding) -> Result<Option<Self>, QueryError> {
-        let none = || {
+        let invalid = || {
             QueryError::Resume(
                 "it is not a resume token; use the last one from a watch of the same query, or none".into(),
             )
         };
         // The first tokens used base64's standard alphabet.
         let text = text.trim_end_matches('=').replace('+', "-").replace('/', "_");
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| none())?;
-        let (&layout, rest) = bytes.split_first().ok_or_else(none)?;
-        let (sequence, rest) = rest.split_first_chunk().ok_or_else(none)?;
-        let (check, digest) = rest.split_first_chunk().ok_or_else(none)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid())?;
+        let (&layout, rest) = bytes.split_first().ok_or_else(invalid)?;
+        let (sequence, rest) = rest.split_first_chunk().ok_or_else(invalid)?;
+        let (check, digest) = rest.split_first_chunk().ok_or_else(invalid)?;
         if layout != TOKEN_LAYOUT || digest.len() != binding.digest().len() {
-            return Err(none());
+            return Err(invalid());
         }
         let token = Self { sequence: u64::from_be_bytes(*sequence), check: u32::from_be_bytes(*check) };
         Ok((digest == binding.digest()).then_some(token))

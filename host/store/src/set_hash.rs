@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetHash(u128);
 
-/// Change of a set by one member: the key of a resource or of an index entry, and its version, or 0 for an entry.
+/// Change of a set by one member: the key of a resource with its version, or that of an index entry with 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
     /// The member is added.
@@ -39,7 +39,7 @@ impl fmt::Display for SetHash {
 impl FromStr for SetHash {
     type Err = ParseIntError;
 
-    /// Parses 32 hexadecimal digits.
+    /// Parses hexadecimal digits, 32 at most.
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         u128::from_str_radix(text, 16).map(Self)
     }

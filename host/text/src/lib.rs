@@ -26,7 +26,7 @@
 //! part of `meta` is printed, unless the types are wrapped in [`WholeMeta`]; the server ignores the rest of a written
 //! `meta`. [`Document::place_in`] fills in the tenancy that a text leaves open. Data is proto3's JSON in YAML and JSON,
 //! with these additions: names may be protobuf's, durations may be written as in Go (`1h30m`), `@unknown` holds fields
-//! that the descriptor does not know, and data without a form in JSON is `@type` and `@bytes`. A string field takes a
+//! that the descriptor does not know, and data that JSON cannot express is `@type` and `@bytes`. A string field takes a
 //! YAML scalar without quotes as it is written: `1.10` stays `1.10`, `no` stays `no`.
 //!
 //! # Cost and limits

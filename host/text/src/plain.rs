@@ -2,7 +2,7 @@
 //!
 //! Unquoted scalars follow YAML 1.2's core schema, except that numbers are JSON's alone: `007`, `0x1f` and `1_000` stay
 //! texts, which a field of numbers rejects by name. The merge key `<<` adds the entries of a map, or of a list of maps,
-//! under keys that its own map does not have. Bounds and faults are those of resources.
+//! under keys that its own map does not have. Limits and errors are those of files with resources.
 
 use std::collections::BTreeMap;
 

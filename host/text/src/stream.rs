@@ -58,7 +58,7 @@ pub struct Reader<'a, R> {
     format: Option<Format>,
     types: &'a dyn Types,
     limits: Limits,
-    /// Start of the next part.
+    /// Start of the next part in the file.
     position: Position,
     /// The line of YAML that begins the next part.
     held: Vec<u8>,

@@ -126,7 +126,7 @@ pub(super) fn subject(path: &Path) -> Option<Subject> {
             Step::Field(unit) => tenancy_unit(unit),
             Step::Key(_) => None,
         },
-        // An absent field is taken for the default that the schema declares.
+        // An index has no absent values: if an absent field counts as a value that an index has, there is no fact.
         (Root::Data | Root::Resource | Root::Element, [_, ..])
             if path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) =>
         {

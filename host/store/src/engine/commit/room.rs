@@ -27,6 +27,7 @@ pub(crate) const SPACE_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Disk space of the tree.
 pub(crate) struct DiskBudget {
     tree: Reserve,
+    /// Bytes of the whole reserve.
     bytes: u64,
     shortage: Mutex<Option<Shortage>>,
     /// Whether a checkpoint waits for space.
@@ -92,7 +93,7 @@ impl DiskBudget {
         *self.shortage.lock() = shortage;
     }
 
-    /// Ensures that sled can write one batch.
+    /// Ensures that sled can write one batch, and notes a shortage.
     ///
     /// # Errors
     /// [`StoreError::Full`].
@@ -103,7 +104,7 @@ impl DiskBudget {
         if self.tree.taken()? >= CHECKPOINT_BATCH_BYTES { Ok(()) } else { Err(error) }
     }
 
-    /// Ensures the same, and waits for it until the store is closed.
+    /// Waits until sled can write one batch, or the store is closed.
     ///
     /// # Errors
     /// [`StoreError::Full`] when the store was closed first.

@@ -6,7 +6,7 @@
 //! values of the fields in the terms; each hub found is then checked with all of its terms.
 //!
 //! # Cost and limits
-//! Some lookups for each change, whatever the number of watches; one read of each field in the terms, at most 16 for a
+//! Some lookups for each change, with any number of watches; one read of each field in the terms, at most 16 for a
 //! type; and one check for each hub under the same value. A watch with a field beyond these is woken by its other
 //! terms, or without any by every change.
 
@@ -72,7 +72,8 @@ struct Values<'c> {
 }
 
 impl TypeHubs {
-    /// Returns the terms of the hub for these terms; `None` for the hub of all events.
+    /// Returns the terms that the hub for these terms checks: 4 at most, with no more new fields than the type may have;
+    /// `None` for the hub of all events. The watch checks the rest.
     pub(crate) fn admitted(&self, terms: &[Term]) -> Option<Terms> {
         let mut room = MAX_FIELDS.saturating_sub(self.fields.len());
         let mut admits = |field: &TermField| {
@@ -95,8 +96,8 @@ impl TypeHubs {
             return known.hub.clone();
         }
         let hub = new();
-        let standing = |term: &Term| term.values.iter().map(|value| self.under(&term.subject, value)).sum::<usize>();
-        let fewest = terms.iter().enumerate().min_by_key(|(_, term)| (standing(term), term.values.len()));
+        let hubs_under = |term: &Term| term.values.iter().map(|value| self.under(&term.subject, value)).sum::<usize>();
+        let fewest = terms.iter().enumerate().min_by_key(|(_, term)| (hubs_under(term), term.values.len()));
         let Some((key, term)) = fewest else { return hub };
         let made = Arc::new(FilteredHub { hub: hub.clone(), terms: terms.clone(), key });
         for term in terms.iter() {
