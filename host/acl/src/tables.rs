@@ -28,7 +28,7 @@ pub(crate) struct StoredToken {
     pub(crate) used: Arc<AtomicU64>,
 }
 
-/// Everything that is stored, and what follows from it.
+/// The stored tokens and policies, and the identities and rules made from them.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     /// The stored tokens by accessor.

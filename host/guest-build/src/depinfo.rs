@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-/// Files behind the colon of each rule. Spaces in names are escaped by a backslash.
+/// Returns the files behind the colon of each rule. Spaces in names are escaped by a backslash.
 pub(crate) fn parse(text: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in text.lines() {

@@ -27,7 +27,7 @@ impl StopHandle {
         Self::default()
     }
 
-    /// Ends the running build, and prevents later ones.
+    /// Ends the running build by SIGTERM, and prevents later ones.
     pub fn stop(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.stopped = true;

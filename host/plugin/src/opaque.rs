@@ -1,6 +1,6 @@
-//! Values that rustc does not look into when it compiles the crates above.
+//! Values that rustc does not look into when it compiles the crates that use this one.
 //!
-//! A trait object ends rustc's walk over wasmtime's types, which took half of the compile time of the crates above:
+//! A trait object ends rustc's walk over wasmtime's types, which took half of the compile time of those crates:
 //! docs/decisions/0008-the-types-of-wasmtime-stand-behind-a-trait-object.md.
 //!
 //! # Cost

@@ -7,16 +7,16 @@
 //! ([`rpc::Session`]). Faults are diagnostics with paths, never gRPC statuses, since core forgets created resources
 //! when it gets a status. A plan depends on the prior state, the configuration and the server's rules alone.
 //!
-//! Each module uses only those before it: [`value`], [`mapping`], [`schema`], [`docs`], [`state`], [`client`],
-//! [`rpc`], [`serve`].
+//! Each module uses only those before it: [`proto`], [`value`], [`mapping`], [`schema`], [`docs`], [`state`],
+//! [`client`], [`rpc`], [`serve`].
 //!
 //! # Cost
 //! A plan of a known configuration costs the server a Plan, one of a creation a Read more, and one with unknown values
 //! two Plans, or three if a plugin refuses the second. An owner in the place of the token costs a connection a WhoAmI.
 //! Applying uses the plan that core made a moment ago on the connection, or makes the plan again; a creation costs a
-//! Write more, and an update a Read and a Write. A read costs a Read, a planned deletion a Read and a PlanDelete, a list
-//! a Search for each page. A short-lived token costs a Write and a Delete, and for each renewal a Read and a Write; an
-//! action costs an Inspect in the plan, and its own call. Each connection asks for the types once.
+//! Write more, and an update a Read and a Write. A read costs a Read, a planned deletion a Read and a PlanDelete, a
+//! list a Search for each page. A short-lived token costs a Write and a Delete, and for each renewal a Read and a Write;
+//! an action costs an Inspect in the plan, and its own call. Each connection asks for the types once.
 //!
 //! # Limits
 //! Messages are at most 256 MiB. Values are bounded in depth and in digits ([`value`]), types in depth and in

@@ -19,6 +19,7 @@ const MAX_FORMER_BYTES: usize = 1 << 20;
 pub(crate) struct ReconcileItem {
     /// The uid of the newest known incarnation; `None` when only the name is known.
     pub(crate) uid: Option<Box<str>>,
+    /// Chain of the controller's own writes that led to the item.
     pub(crate) cause: Cause,
 }
 

@@ -80,7 +80,8 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
     }
 }
 
-/// The results of the mapper for the current version of a resource, and for its former versions.
+/// The results of the mapper for the current version of a resource, and for its former versions, so that the old target
+/// of a reference is reconciled, too.
 async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb::Id>, ReconcileError> {
     let chain = run.controller.writes.known_length(&item.cause);
     let context = Context { run: run.context.clone(), chain };

@@ -1,4 +1,5 @@
-//! The order in which the watches of a run start: every cache complete first, then every snapshot queued, then live.
+//! The order in which the watches of a run start: first every cache is complete, then every snapshot is queued, then
+//! mappers and reconciles begin.
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

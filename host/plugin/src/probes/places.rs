@@ -1,4 +1,4 @@
-//! Places for attempts, shared fairly between groups: a free place goes to the waiting group that holds the fewest, and
+//! Places for attempts of checks, shared fairly between groups: a free place goes to the waiting group that holds the fewest, and
 //! of those with as few to the one that waits longest. So a group whose attempts hang holds all places only while no
 //! other group wants one.
 //!
@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Attempts of a plugin at once; each holds a socket.
+/// Most attempts of a plugin at once; each holds a socket.
 pub(super) const PLACES: usize = 256;
 
 /// The places of a plugin.
@@ -23,10 +23,10 @@ pub(super) struct Places(Mutex<State>);
 #[derive(Default)]
 struct State {
     free: usize,
-    /// Number of the next to wait.
+    /// Number of the next attempt that waits.
     next: u64,
     groups: BTreeMap<Arc<str>, Group>,
-    /// The groups that wait: the places that each holds, the number of its first in the queue, and its name.
+    /// The groups that wait: the places that each holds, the number of its first waiting attempt, and its name.
     order: BTreeSet<(usize, u64, Arc<str>)>,
 }
 
@@ -169,6 +169,7 @@ mod tests {
         let state = places.0.lock();
         assert_eq!((state.free, state.groups.len(), state.order.len()), (3, 0, 0), "none is lost");
     }
+
     /// Probes that are replaced while their group hangs leave no queue that grows for ever.
     #[test]
     fn tasks_that_end_while_they_wait_are_forgotten() {

@@ -1,5 +1,5 @@
-//! Read values: the user's spelling where the server still has the value that it made from this spelling, and the
-//! server's values elsewhere. The counterpart of `conform`, which records these values.
+//! Values of a read: the user's spelling, if the server still has the value that it made from it, else the server's
+//! value. `conform` recorded what the server made of each spelling.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::value::{Step, Value};
 
-/// Combines the server's value at `root` with the prior state.
+/// Combines the server's value of the attribute `root` with the prior state.
 #[must_use]
 pub fn undo(shape: &Shape, root: &str, prior: &Value, server: &Value, divergences: &Divergences) -> Value {
     let mut restorer = Restorer { path: vec![Step::Attribute(root.to_owned())], divergences };

@@ -92,7 +92,8 @@ pub(crate) async fn apply(
     applied
 }
 
-/// The plan that core made a moment ago; else plans as core did: with the configuration, or with prior values in the places under `ignore_changes`.
+/// The plan that core made a moment ago; else plans as core did: with the configuration, or with prior values in the
+/// places under `ignore_changes`.
 async fn plan_again(
     schema: &ResourceSchema,
     session: &Session,

@@ -13,8 +13,8 @@ use crate::{
     value::{Step, Value},
 };
 
-/// The fault of a creation under the name of a resource that no state of core has. For a resource that will be replaced
-/// core plans a creation, too; the old one has the name rightly.
+/// The fault of a creation under the name of a resource that no state of core has. Core plans a creation for a
+/// replacement, too, in which the old resource rightly has the name.
 pub(crate) async fn taken_name(
     schema: &ResourceSchema,
     session: &Session,

@@ -1,4 +1,4 @@
-//! Changes that must be made before the server has the resource of a state.
+//! Notes in states: changes that must be made before the server has the resource.
 
 use mortise_resource::pb;
 use serde::{Deserialize, Serialize};

@@ -8,12 +8,12 @@ use std::sync::{
 
 use mortise_resource::authorizer::Authorizer;
 
-/// Separates the fingerprint from that of a caller without such a rule.
+/// Part of the fingerprint while a rule by type and place allows the request.
 const FINGERPRINT_SALT: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// A caller, and whether a rule by type and place allows its request.
 pub(crate) struct RuledCaller {
     caller: Arc<dyn Authorizer>,
-    /// Whether a rule by type and place allows the current request.
     allows: AtomicBool,
 }
 

@@ -3,8 +3,8 @@
 //!
 //! # Contract
 //! A deletion leaves a tombstone in its own commit. A reference that must not dangle never loses its target. All
-//! pending work is in the store, so a crash loses none. The controllers are the reaper (children), the controller of
-//! owner references, and the clean-up of tenancy units.
+//! pending work is in the store, so a crash loses none. The controllers are the reaper (children) and the controller of
+//! owner references, together the garbage collector, and the clean-up of tenancy units.
 //!
 //! | file | work |
 //! |---|---|

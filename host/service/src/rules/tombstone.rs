@@ -13,7 +13,7 @@ use prost::Message as _;
 use super::region;
 use crate::core::ids;
 
-/// Status entry that records the first pass.
+/// Status entry that records the first pass of the reaper.
 pub(crate) const STATUS_KEY: &str = "consul.io/reaper-controller";
 /// Condition of that entry.
 pub(crate) const FIRST_PASS: &str = "FirstPassCompleted";
@@ -33,15 +33,16 @@ pub(crate) fn removal_by(stored: &pb::Resource, deletion: &str) -> Vec<Mutation>
     vec![delete, pending(stored, deletion)]
 }
 
-/// Returns work for the garbage collector: the tombstone, with an unpredictable name, of a resource that is gone, or
-/// marked and held by its referrers.
+/// Returns work for the reaper: the tombstone, with an unpredictable name, of a resource that is gone, or marked and
+/// held by its referrers.
 pub(crate) fn pending(stored: &pb::Resource, deletion: &str) -> Mutation {
     Mutation::Put(Box::new(tombstone(stored, &ids::ulid(), deletion)))
 }
 
-/// Returns work for the garbage collector: the tombstone, with an unpredictable name, of an owner that does not exist.
-/// Only the second pass is left to do, so that the child of the same commit is there for a while. The uid is the word
-/// of the child's writer, so no owner reference is let go: the tombstone has no time of a deletion ([`is_of_absent`]).
+/// Returns work for the reaper: the tombstone, with an unpredictable name, of an owner that does not exist. Only the
+/// second pass is left to do, so that the child of the same commit is there for a while. The child's writer chose the
+/// uid, so the tombstone does not prove a deletion and releases no owner reference: it has no time of a deletion
+/// ([`is_of_absent`]).
 pub(crate) fn of_absent(owner: &pb::Id) -> Mutation {
     let owner = pb::Resource { id: Some(owner.clone()), ..pb::Resource::default() };
     let mut tombstone = tombstone(&owner, &ids::ulid(), "");
@@ -74,6 +75,7 @@ pub(crate) fn mark(resource: &mut pb::Resource) {
     resource.metadata.insert(meta::DELETION_TIMESTAMP.to_owned(), ids::rfc3339());
 }
 
+/// Builds the tombstone of a resource; `suffix` makes its name unique. `deletion` is as in [`removal_by`].
 pub(crate) fn tombstone(stored: &pb::Resource, suffix: &str, deletion: &str) -> pb::Resource {
     let owner = stored.id.clone().unwrap_or_default();
     let deletion = if deletion == owner.uid { "" } else { deletion }.to_owned();

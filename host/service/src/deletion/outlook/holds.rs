@@ -1,15 +1,18 @@
-//! The reasons for which a resource waits.
+//! The reasons for which a marked resource is not deleted yet, for previews of a deletion.
 
 use mortise_resource::meta;
 
 use super::super::plan::{DeletionPlan, PlanError, PlannedAction};
 use crate::references::{ResourceKey, finalizer::REFERENCES_FINALIZER};
 
-/// The reasons for which a resource is held back.
+/// The reasons of one resource.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Holds {
+    /// Its own finalizers, without the host's.
     pub(crate) finalizers: Vec<String>,
+    /// The resources for which it waits.
     pub(crate) resources: Vec<ResourceKey>,
+    /// Another reason, as a sentence; empty without one.
     pub(crate) reason: String,
 }
 
