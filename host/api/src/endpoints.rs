@@ -1,6 +1,6 @@
 //! Access to the services that the plugin `catalog` maintains: `catalog.v1.Service`, `catalog.v1.ServiceEndpoints` and
-//! its slices; `catalog.v1.ServiceRoutes`, `VirtualAddress` and `Workload`. The APIs of proxies and DNS read them through
-//! these functions.
+//! its slices; `catalog.v1.ServiceRoutes`, `VirtualAddress` and `Workload`. The APIs of proxies and DNS read them
+//! through these functions.
 //!
 //! A caller that may read the ServiceEndpoints of a name may also know whether the service exists, and get its slices:
 //! those are read with the host's own rights.
@@ -12,7 +12,7 @@ use mortise_service::{ResourceService, registry::Owner};
 
 use crate::catalog::{Endpoint, Health, SliceRange};
 
-/// The list of slices in a ServiceEndpoints, decoded without the endpoints.
+/// The list of slices in a ServiceEndpoints, decoded without the endpoints; `plugins/catalog` has its rules.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Layout {
     #[prost(message, repeated, tag = "4")]

@@ -117,7 +117,7 @@ impl Places {
         Self::with_reserve(name, limit, false)
     }
 
-    /// Makes free places, a part of which is for callers with credentials if there are such callers.
+    /// Makes free places; with `has_reserve`, a part of them is for callers with credentials.
     pub(crate) fn with_reserve(name: &'static str, limit: usize, has_reserve: bool) -> Arc<Self> {
         let idle_replaced = metrics::counter!("mortise_idle_replaced_total", "place" => name);
         let busy_replaced = metrics::counter!("mortise_busy_replaced_total", "place" => name);

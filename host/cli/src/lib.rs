@@ -41,8 +41,8 @@ pub use output::{
 };
 pub use resources::{catalog, tenancy::Tenancy};
 
-/// Time after Ctrl-C in which a command ends by itself. A write whose reader reads nothing, for example, keeps its
-/// thread from that.
+/// Time after Ctrl-C in which a command may end by itself. Then the process exits, since a write to standard output
+/// whose reader reads nothing would block it.
 const BLOCKED_COMMAND_WAIT: Duration = Duration::from_millis(500);
 
 /// A running command.

@@ -13,12 +13,14 @@ use crate::run::RunError;
 /// The parts that a stop closes, as far as they are open.
 #[derive(Default)]
 pub(crate) struct OpenParts {
+    /// The store's opening, which cannot be interrupted.
     pub(crate) opening: Option<JoinHandle<Result<SledBackend, RunError>>>,
     pub(crate) store: Option<Arc<SledBackend>>,
     pub(crate) audit: Option<AuditLog>,
     pub(crate) service: Option<ResourceService>,
     pub(crate) manager: Option<Manager>,
     pub(crate) controller_manager: Option<ControllerManager>,
+    /// The task that starts and stops controllers as the registry changes.
     pub(crate) follows: Option<AbortHandle>,
     /// Tasks that end when the service stops.
     pub(crate) tasks: Vec<JoinHandle<()>>,

@@ -14,7 +14,8 @@
 //! dependencies (under a minute on two cores); later ones take a second or two.
 //!
 //! # Limits
-//! `test` and `bench` have a server's default limits, except for time (10 s for a request) and quarantine (none).
+//! `test` and `bench` have a server's default limits, except for time (10 s for a request) and quarantine (after 10,000
+//! faults).
 
 mod bench;
 mod build;

@@ -4,7 +4,7 @@
 const LOCK: &str = include_str!("../template/Cargo.lock.in");
 
 /// Builds the lock file of a new crate: the template's, with the crate at its place in the order of the names.
-pub(crate) fn of(name: &str) -> String {
+pub(crate) fn lock_file(name: &str) -> String {
     let own =
         format!("\nname = \"{name}\"\nversion = \"0.1.0\"\ndependencies = [\n \"mortise-plugin\",\n \"prost\",\n]\n");
     let mut packages = LOCK.split("\n[[package]]").map(str::to_owned);
@@ -38,7 +38,7 @@ mod tests {
             assert!(
                 known.contains(&package),
                 "{package:?} is not in the workspace's Cargo.lock: delete template/Cargo.lock.in's entries and let cargo \
-                 write them anew in a new plugin"
+                 write them again in a new plugin"
             );
         }
     }
@@ -52,7 +52,11 @@ mod tests {
         let faults = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "run `cargo update --workspace` in {}: {faults}", example.display());
         let lock = std::fs::read_to_string(example.join("Cargo.lock")).unwrap();
-        assert_eq!(of("jukebox"), lock, "template/Cargo.lock.in is the example's lock file without its own crate");
+        assert_eq!(
+            lock_file("jukebox"),
+            lock,
+            "template/Cargo.lock.in is the example's lock file without its own crate"
+        );
     }
 
     /// Name and version.
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn the_new_crate_stands_in_order() {
         for name in ["aaa", "guest-book", "zzz"] {
-            let text = of(name);
+            let text = lock_file(name);
             let names: Vec<_> = text.split("\n[[package]]").skip(1).map(package_name).collect();
             assert!(names.is_sorted() && names.contains(&name), "{names:?}");
         }

@@ -80,7 +80,7 @@ impl New {
         } else {
             fs::rename(&made, &dir).map_err(fault::file("create", &dir))?;
         }
-        Ok(said(&names, &dir))
+        Ok(summary(&names, &dir))
     }
 }
 
@@ -96,7 +96,8 @@ fn move_in(made: &Path, dir: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn said(names: &Names, dir: &Path) -> String {
+/// Returns the text for the user: the plugin, its folder and the next step.
+fn summary(names: &Names, dir: &Path) -> String {
     let (type_name, shown) = (names.type_name(), dir.display().to_string());
     let plain = shown.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c));
     let quoted = if plain { shown.clone() } else { format!("'{}'", shown.replace('\'', "'\\''")) };

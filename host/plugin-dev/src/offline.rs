@@ -32,7 +32,7 @@ impl Offline {
     /// # Errors
     /// A file that cannot be read; a machine without room for a sandbox.
     pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
-        let policy = SandboxOptions {
+        let options = SandboxOptions {
             quarantine: Quarantine { faults: 10_000, probation_faults: 10_000, ..Quarantine::default() },
             ..SandboxOptions::default()
         };
@@ -43,7 +43,7 @@ impl Offline {
             low_priority_ms: 0,
             ..Limits::default()
         };
-        let sandbox = Sandbox::with_options(&limits, policy, cache_dir()).map_err(|e| fault::load(path, e))?;
+        let sandbox = Sandbox::with_options(&limits, options, cache_dir()).map_err(|e| fault::load(path, e))?;
         let bytes = match fs::metadata(path) {
             Ok(found) if found.is_file() => fs::read(path).map_err(fault::file("read", path))?,
             Ok(_) => {
@@ -56,7 +56,7 @@ impl Offline {
     }
 
     /// Name of the file in errors.
-    fn called(&self) -> String {
+    fn file_name(&self) -> String {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
@@ -65,7 +65,7 @@ impl Offline {
     /// # Errors
     /// Those of the loader.
     pub(crate) async fn describe(&self) -> Result<mortise_plugin_host::Manifest, LoadError> {
-        Plugin::describe(&self.sandbox, &self.called(), &self.bytes).await
+        Plugin::describe(&self.sandbox, &self.file_name(), &self.bytes).await
     }
 
     /// Loads the plugin, with settings and grants.
@@ -73,7 +73,7 @@ impl Offline {
     /// # Errors
     /// Those of the loader.
     pub(crate) async fn load(&self, settings: &PluginSettings) -> Result<Arc<Plugin>, LoadError> {
-        Plugin::load(&self.sandbox, &self.called(), &self.bytes, settings).await
+        Plugin::load(&self.sandbox, &self.file_name(), &self.bytes, settings).await
     }
 }
 

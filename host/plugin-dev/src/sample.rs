@@ -5,8 +5,8 @@ use mortise_resource::pb;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value};
 
-/// Deepest nesting of messages.
-const DEPTH: usize = 3;
+/// Levels of messages within the resource's data.
+const MAX_DEPTH: usize = 3;
 
 /// Builds the resource, named `sample`.
 pub(crate) fn resource(decl: &TypeDecl) -> pb::Resource {
@@ -18,7 +18,7 @@ pub(crate) fn resource(decl: &TypeDecl) -> pb::Resource {
         tenancy: Some(tenancy),
         uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(),
     };
-    let value = message(&decl.message, DEPTH).encode_to_vec();
+    let value = message(&decl.message, MAX_DEPTH).encode_to_vec();
     let type_url = format!("type.googleapis.com/{}", decl.message.full_name());
     pb::Resource {
         id: Some(id),
@@ -39,7 +39,7 @@ fn message(descriptor: &MessageDescriptor, depth: usize) -> DynamicMessage {
         }
         if field.is_map() {
             let Kind::Message(entry) = field.kind() else { continue };
-            if let Some(value) = scalar(&entry.map_entry_value_field(), depth) {
+            if let Some(value) = single(&entry.map_entry_value_field(), depth) {
                 let key = match entry.map_entry_key_field().kind() {
                     Kind::String => MapKey::String("key".into()),
                     Kind::Bool => MapKey::Bool(true),
@@ -50,15 +50,15 @@ fn message(descriptor: &MessageDescriptor, depth: usize) -> DynamicMessage {
                 };
                 made.set_field(&field, Value::Map([(key, value)].into()));
             }
-        } else if let Some(value) = scalar(&field, depth) {
+        } else if let Some(value) = single(&field, depth) {
             made.set_field(&field, if field.is_list() { Value::List(vec![value]) } else { value });
         }
     }
     made
 }
 
-/// Makes one value of a field's kind; `None` for messages that nest too deep.
-fn scalar(field: &FieldDescriptor, depth: usize) -> Option<Value> {
+/// Makes a single value of a field's kind; `None` for messages that nest too deep.
+fn single(field: &FieldDescriptor, depth: usize) -> Option<Value> {
     Some(match field.kind() {
         Kind::Double => Value::F64(1.0),
         Kind::Float => Value::F32(1.0),

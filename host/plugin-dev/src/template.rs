@@ -40,7 +40,7 @@ pub(crate) fn files(names: &Names, with_reconciler: bool, sdk: &str) -> Vec<(Str
     let mut files: Vec<_> =
         parts.into_iter().map(|(path, text)| (fill(path, names, sdk), fill(text, names, sdk))).collect();
     files.push(("src/lib.rs".into(), fill(&format!("{library}{HOOKS}"), names, sdk)));
-    files.push(("Cargo.lock".into(), lockfile::of(&names.plugin)));
+    files.push(("Cargo.lock".into(), lockfile::lock_file(&names.plugin)));
     files
 }
 

@@ -60,11 +60,12 @@ impl ManagerState {
             let Ok(stored) = self.backend.types().await else { return };
             for t in registry.types() {
                 let Owner::Missing(owner) = &t.owner else { continue };
-                // An earlier write may still be under way.
+                // A call in a replaced version may still write.
                 let busy = self.plugins.get(&owner.name).is_some_and(|managed| managed.draining > 0);
                 if busy || !matches!(owner.why, MissingReason::Removed | MissingReason::Dropped) {
                     continue;
                 }
+                // The store knows kinds without versions. A dropped version may go before the others.
                 let stays = stored.contains(&TypeKey::from(&t.gvk.to_pb()))
                     && (owner.why == MissingReason::Removed
                         || canary::any_stored(&self.backend, &t.gvk).await.unwrap_or(true));

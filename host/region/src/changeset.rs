@@ -42,12 +42,14 @@ pub(crate) struct Changeset {
 }
 
 impl Changeset {
+    /// Takes a resource that the watch shows now.
     pub(crate) fn put(&mut self, resource: pb::Resource) {
         self.bytes += resource.encoded_len();
         let id = resource.id.clone().unwrap_or_default();
         self.entry(id).put = Some(Box::new(resource));
     }
 
+    /// Takes an incarnation that left the watch.
     pub(crate) fn remove(&mut self, id: pb::Id) {
         self.bytes += id.encoded_len();
         let entry = self.entry(id.clone());

@@ -1,7 +1,7 @@
 //! The stored state of a peer, as conditions of its `mortise.v1.RegionPeer`.
 //!
 //! They contain only facts that change seldom, so neither the lag of a peer nor the number of its resources. A message
-//! has at most 1,024 bytes, since parts of it are the peer's own texts.
+//! has at most 1,024 bytes, since parts of it are the peer's own texts. A deferred resource is `HeldBack` on the wire.
 
 use mortise_resource::{
     data::{HeldBack, HeldBackReason, PeerRegion, PeerState, PeerType},

@@ -107,8 +107,8 @@ impl Replication {
     /// Makes the replicas from a lost region this region's own, or removes them.
     ///
     /// # Errors
-    /// `FailedPrecondition`: the region is a peer with its known store that was reached last, or this server has no
-    /// region. `InvalidArgument`: the request names this region, or no action. Faults of the store.
+    /// `FailedPrecondition`: the region is a peer that answers with its known store, or this server has no region.
+    /// `InvalidArgument`: the request names this region, or no action. Faults of the store.
     pub async fn adopt(&self, request: data::AdoptRequest) -> Result<data::AdoptResponse, Error> {
         if let Ok(peer) = self.peer(&request.from) {
             let shown = peer.to_pb();

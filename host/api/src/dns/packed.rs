@@ -128,8 +128,8 @@ impl Packed {
     }
 
     /// Encodes an answer with as many of the records as fit into `room` bytes, in another order each time, since
-    /// clients take the first one: near ones, then the others. `reply` has everything but the records. An answer without some of its records is
-    /// marked as truncated if `marks` is true.
+    /// clients take the first one: near ones, then the others. `reply` has everything but the records. An answer
+    /// without some of its records is marked as truncated if `marks` is true.
     pub(super) fn encode(&self, mut reply: Message, room: usize, marks: bool) -> Option<Vec<u8>> {
         let whole = reply.to_vec().ok()?;
         let options = match reply.edns.take() {

@@ -63,6 +63,7 @@ impl StallTimeout {
         self.activity_flag.clone()
     }
 
+    /// Bounds the time of a write: takes the state of a poll, and fails once the write has waited for too long.
     fn within<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.writing_flag.store(polled.is_pending(), Ordering::Relaxed);
         if polled.is_ready() {

@@ -1,8 +1,8 @@
 //! Limit for calls in flight: many, as long as the server keeps up.
 //!
 //! A call that is refused because the server or a plugin is overloaded is repeated a little later, and meanwhile fewer
-//! calls are in flight: half as many after each refusal, one more after each [`STEADY`] successes, as in TCP. A call is
-//! given up after [`ATTEMPTS`].
+//! calls are in flight: half as many after each refusal, one more after [`SUCCESSES_FOR_MORE`] successes, as in TCP. A call
+//! is given up after [`MAX_ATTEMPTS`].
 //!
 //! Libraries limit calls per second, or keep a call's place while it waits to be repeated:
 //! docs/decisions/0029-concurrent-calls-of-apply-are-limited-here.md.
@@ -17,10 +17,10 @@ use tokio::sync::Notify;
 use crate::error::CliError;
 
 /// Attempts of a call before its refusal is final.
-const ATTEMPTS: u32 = 8;
+const MAX_ATTEMPTS: u32 = 8;
 
 /// Successful calls before one more may be in flight.
-const STEADY: usize = 16;
+const SUCCESSES_FOR_MORE: usize = 16;
 
 /// Longest wait before a call is repeated.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
@@ -37,12 +37,13 @@ pub(crate) struct Throttle {
 struct State {
     running: usize,
     limit: usize,
-    went_well: usize,
+    /// Successes since the last refusal, or since the limit rose.
+    successes: usize,
 }
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { state: Mutex::new(State { running: 0, limit: Self::MOST, went_well: 0 }), room: Notify::new() }
+        Self { state: Mutex::new(State { running: 0, limit: Self::MOST, successes: 0 }), room: Notify::new() }
     }
 }
 
@@ -50,7 +51,7 @@ impl Throttle {
     /// Most calls in flight.
     pub(crate) const MOST: usize = 64;
 
-    /// Makes a call when there is room, and repeats it while the server is overloaded, up to [`ATTEMPTS`].
+    /// Makes a call when there is room, and repeats it while the server is overloaded, up to [`MAX_ATTEMPTS`].
     pub(crate) async fn call<T>(&self, call: impl AsyncFn() -> Result<T, CliError>) -> Result<T, CliError> {
         let mut attempt = 0;
         loop {
@@ -60,7 +61,7 @@ impl Throttle {
             self.leave(retry_in.is_some());
             attempt += 1;
             match retry_in {
-                Some(wait) if attempt < ATTEMPTS => tokio::time::sleep((wait * attempt).min(MAX_RETRY_WAIT)).await,
+                Some(wait) if attempt < MAX_ATTEMPTS => tokio::time::sleep((wait * attempt).min(MAX_RETRY_WAIT)).await,
                 _ => return ended,
             }
         }
@@ -85,12 +86,12 @@ impl Throttle {
         state.running = state.running.saturating_sub(1);
         if refused {
             state.limit = (state.limit / 2).max(1);
-            state.went_well = 0;
+            state.successes = 0;
         } else {
-            state.went_well += 1;
-            if state.went_well >= STEADY && state.limit < Self::MOST {
+            state.successes += 1;
+            if state.successes >= SUCCESSES_FOR_MORE && state.limit < Self::MOST {
                 state.limit += 1;
-                state.went_well = 0;
+                state.successes = 0;
             }
         }
         drop(state);
@@ -116,7 +117,7 @@ mod tests {
             throttle.call(async || if asked.fetch_add(1, Ordering::SeqCst) < 3 { Err(busy()) } else { Ok(7) }).await;
         assert_eq!((done, asked.load(Ordering::SeqCst)), (Ok(7), 4));
         assert_eq!(throttle.state.lock().unwrap().limit, Throttle::MOST / 8);
-        for _ in 0..STEADY {
+        for _ in 0..SUCCESSES_FOR_MORE {
             throttle.call(async || Ok(())).await.unwrap();
         }
         assert_eq!(throttle.state.lock().unwrap().limit, Throttle::MOST / 8 + 1);
@@ -135,7 +136,7 @@ mod tests {
             assert!(failed.await.is_err());
             asked.load(Ordering::SeqCst)
         };
-        assert_eq!(ask(busy()).await, ATTEMPTS as usize);
+        assert_eq!(ask(busy()).await, MAX_ATTEMPTS as usize);
         assert_eq!(ask(CliError::failed("no")).await, 1);
     }
 }

@@ -1,8 +1,8 @@
 //! Declares each setting once: its name, default, range and explanation.
 //!
 //! The macro makes from a declaration the field that holds the setting, its default, the check of its range, and the
-//! comment in `config.toml`. The default is also in the help text of a flag (`flag`). Sizes and times have units in
-//! their range, for its check and its text, and in their type, for reading and printing.
+//! comment in `config.toml`. The default is also in the help text of a flag (`flag`). Sizes and times have units twice:
+//! their type reads and prints them, and their range checks and explains them.
 
 use mortise_plugin_host::units::COUNT;
 use toml::{Table, Value};

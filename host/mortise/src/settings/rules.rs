@@ -46,7 +46,7 @@ impl Config {
     }
 }
 
-/// Whether a text is a DNS name in lower case that has room for labels in front.
+/// Whether a text is a DNS name in lower case, 200 bytes at most, so that labels fit in front.
 fn is_zone(zone: &str) -> bool {
     let is_label = |label: &str| {
         let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -67,9 +67,7 @@ impl Config {
             false => Err(SettingError::AuthorityWithoutTokens),
         }
     }
-}
 
-impl Config {
     /// Refuses ports that other machines reach without TLS or without tokens, unless `allow_insecure` is set.
     /// `has_tokens` is `acl.enabled`, which `mortise dev` takes only from a given setting.
     pub(crate) fn check_exposure(&self, has_tokens: bool) -> Result<(), SettingError> {

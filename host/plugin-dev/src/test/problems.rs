@@ -65,7 +65,7 @@ impl Problems {
         }
         let mut text = "other diagnostics than expected:".to_owned();
         for wanted in missing {
-            text.push_str(&format!("\n-{}", said(wanted)));
+            text.push_str(&format!("\n-{}", expected_line(wanted)));
         }
         for diagnostic in rest {
             text.push_str(&format!("\n+{}", line(diagnostic)));
@@ -86,7 +86,7 @@ fn is(expected: &ExpectedDiagnostic, found: &Diagnostic) -> bool {
         && expected.path.as_ref().is_none_or(|path| *path == found.path)
 }
 
-fn said(expected: &ExpectedDiagnostic) -> String {
+fn expected_line(expected: &ExpectedDiagnostic) -> String {
     let path = expected.path.as_ref().map(|path| format!(" at {path}")).unwrap_or_default();
     match (&expected.error, &expected.warning) {
         (Some(text), _) => format!("error{path}: {text}"),

@@ -19,8 +19,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{case::Case, codec::Codec, error::CaseError};
 
-/// 2025-01-01T00:00:00Z in milliseconds, at which a [`mortise_plugin::testing::World`] begins, too.
-const NEW_YEAR: u64 = 1_735_689_600_000;
+/// Time of a case that names none: 2025-01-01T00:00:00Z in milliseconds since 1970, as in a
+/// [`mortise_plugin::testing::World`].
+const DEFAULT_NOW_MILLIS: u64 = 1_735_689_600_000;
 
 /// Resources in memory, at a fixed time.
 pub(crate) struct StoredResources {
@@ -34,7 +35,7 @@ impl StoredResources {
     pub(crate) fn of(manifest: &Manifest) -> Arc<Self> {
         let mut codec = Codec::default();
         codec.add(manifest);
-        Arc::new(Self { codec: Arc::new(codec), now: NEW_YEAR, store: Mutex::default() })
+        Arc::new(Self { codec: Arc::new(codec), now: DEFAULT_NOW_MILLIS, store: Mutex::default() })
     }
 
     /// Makes the store of a case, at the time of the case.
@@ -43,7 +44,7 @@ impl StoredResources {
     /// A fault of a resource, or of the time.
     pub(super) fn of_case(codec: &Arc<Codec>, case: &Case) -> Result<Arc<Self>, CaseError> {
         let now = match &case.now {
-            None => NEW_YEAR,
+            None => DEFAULT_NOW_MILLIS,
             Some(text) => {
                 let time: jiff::Timestamp =
                     text.parse().map_err(|e| format!("now: {e}; write it as 2025-01-01T00:00:00Z"))?;

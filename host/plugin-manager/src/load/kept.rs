@@ -1,4 +1,4 @@
-//! Requests for components from the copies in data_dir.
+//! Load requests for components that the data directory has copies of.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl ManagerState {
-    /// A request for a component of a plugin from the copies in data_dir.
+    /// A request for a component of a plugin by its digest.
     pub(crate) fn kept_request(&self, plugin: &str, digest: String, reason: LoadReason) -> io::Result<LoadRequest> {
         let source = self.plugins.get(plugin).map(|managed| managed.record.data.source.clone()).unwrap_or_default();
         let (origin, signature, plugin_before) = (Origin::Kept, Ok(None), Some(plugin.to_owned()));

@@ -1,8 +1,10 @@
 //! Upgrades stored resources from older schema versions, in the background, once a plugin serves.
 //!
 //! The plugin's record names these types (`upgrading`), so that a restart continues. The work begins when the calls in
-//! the replaced version have ended, which might still write in the old schema version. Readers do not wait for it: they
-//! get upgraded data in any case.
+//! the replaced version have ended, which might still write in the old schema version, or after [`Limits::drain`].
+//! Readers do not wait for it: they get upgraded data in any case.
+//!
+//! [`Limits::drain`]: crate::options::Limits::drain
 
 use std::{
     sync::{Arc, Weak},

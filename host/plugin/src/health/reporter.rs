@@ -92,7 +92,7 @@ impl Reporter {
         error
     }
 
-    /// Blames the plugin for an answer to `caller` that breaks the contract in a way only the hook's user can check.
+    /// Counts a fault for an answer to `caller` that breaks the contract, found only by the user of the hook.
     pub(crate) fn blame_answer(&self, hook: &'static str, caller: CallerId, what: String) -> HookError {
         let error = self.fault(hook, HookFault::Answer(what), None);
         if let Some(hook) = Hook::named(hook) {

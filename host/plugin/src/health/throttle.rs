@@ -13,7 +13,8 @@ use std::{
 /// Lets one event a second through, and counts the rest.
 #[derive(Default)]
 pub(crate) struct Throttle {
-    /// Milliseconds since [`epoch`], plus one, of the last event that was let through.
+    /// Time of the last event that was let through: milliseconds since the first event of any throttle, plus one; 0
+    /// before it.
     last: AtomicU64,
     missed: AtomicU64,
 }

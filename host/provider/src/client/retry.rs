@@ -11,17 +11,17 @@ use tonic::Status;
 use tonic_types::StatusExt as _;
 
 /// Most attempts of a call.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// First and longest wait between two attempts.
 const MIN_WAIT: Duration = Duration::from_millis(200);
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Calls until a hook finishes, at most [`ATTEMPTS`] times.
+/// Calls until a hook finishes, at most [`MAX_ATTEMPTS`] times.
 pub(super) async fn while_hooks_are_late<T, F: Future<Output = Result<T, Status>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<T, Status> {
     let mut waits = Waits::new(Backoff::new(MIN_WAIT, MAX_WAIT));
-    for _ in 1..ATTEMPTS {
+    for _ in 1..MAX_ATTEMPTS {
         match call().await {
             Err(status) if is_late_hook(&status) => tokio::time::sleep(waits.next_wait()).await,
             answer => return answer,

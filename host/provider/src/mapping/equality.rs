@@ -1,4 +1,4 @@
-//! Equality of two values of one shape to a server, whatever their spelling.
+//! Equality of two values of one shape to a server, in any spelling.
 
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};

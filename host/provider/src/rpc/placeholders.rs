@@ -1,4 +1,4 @@
-//! Placeholders of unknown values, for dry runs.
+//! Placeholders of unknown values, for the dry runs of `partial`.
 
 use crate::{
     mapping::{Attribute, Leaf, Presence, Shape, are_equal},
@@ -10,7 +10,7 @@ use crate::{
 /// A placeholder of an unknown value, from the shape and the prior value of its place.
 pub(super) type Placeholder = fn(&Shape, &Value) -> Value;
 
-/// The prior value; none for one that core does not keep.
+/// The prior value; null if core does not keep it.
 pub(super) fn prior_value(_: &Shape, prior: &Value) -> Value {
     if prior.is_wholly_known() { prior.clone() } else { Value::Null }
 }
@@ -32,7 +32,7 @@ pub(super) fn made_up_value(shape: &Shape, prior: &Value) -> Value {
 /// Most made-up values of a shape.
 const MAX_VARIANTS: usize = 3;
 
-/// A made-up value of a shape; other variants are other values. Numbers are none that a plugin often has as default.
+/// A made-up value of a shape; other variants are other values. The numbers are rarely defaults of a plugin.
 fn made_up(shape: &Shape, variant: usize) -> Option<Value> {
     let text = |texts: &[&str]| texts.get(variant).map(|text| Value::String((*text).to_owned()));
     match shape {

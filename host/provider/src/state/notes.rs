@@ -1,5 +1,5 @@
-//! Labels, annotations and tags that a configuration owns, key by key. Those of others stay as they are: a state has the
-//! owned ones alone, and a write leaves the others alone.
+//! Labels, annotations and tags, the *notes* that a configuration owns key by key. Those of others stay as they are: a
+//! state has the owned ones alone, and a write leaves the others alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
-//! Notes in states: changes that must be made before the server has the resource.
+//! Changes that must be made before the server has the resource of a state; the state's private data records them.
 
 use mortise_resource::pb;
 use serde::{Deserialize, Serialize};
 
-/// A change to make before the server has the resource.
+/// A pending change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pending {

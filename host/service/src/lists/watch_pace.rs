@@ -3,7 +3,7 @@
 //! # Contract
 //! A watch whose query names no value that the store can look up evaluates every change of its type. Its caller pays
 //! for the time: the watches of a caller take turns, one at a time, first come, first served. A pause after each turn
-//! keeps them at [`SHARE`] of a processor, and the watches of all waiting callers together at half of the processors.
+//! keeps them at 1/[`SHARE`] of a processor, and the watches of all waiting callers together at half of the processors.
 //! After a rest the turns of [`CREDIT`] have no pause, so a few watches never wait. A waiting watch gets its changes
 //! later, and has lagged if too many come meanwhile. Writers and other callers do not wait for it.
 //!
@@ -67,6 +67,7 @@ pub(crate) struct WatchTurn {
     start: Instant,
     /// Divisor of a processor.
     spread: u32,
+    /// Start of the work, by the machine's clock, also where tests pause that of tokio.
     begun: std::time::Instant,
     /// Time used before the turn.
     owed: Duration,

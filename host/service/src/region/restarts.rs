@@ -26,10 +26,10 @@ use crate::{
 };
 
 impl Replicas {
-    /// Returns a guard that prevents a restart, for a progress without one since it was read.
+    /// Returns a guard that prevents a restart while it lives.
     ///
     /// # Errors
-    /// `Aborted`: the replication has restarted.
+    /// `Aborted`: the replication has restarted since the progress was read.
     pub(super) async fn use_progress(&self, progress: &ReplicationProgress) -> Result<RwLockReadGuard<'_, ()>, Error> {
         let guard = self.restarts.read().await;
         match self.restarts.number(&progress.key) == progress.restarts {

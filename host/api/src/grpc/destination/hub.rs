@@ -8,9 +8,9 @@
 //! caller has lost the permission to watch it.
 //!
 //! # Limits
-//! Watched services and addresses (`max_services` of the options), and bytes of all known endpoints (`destination.state_bytes`):
-//! beyond these limits, streams for further services are refused. The bytes may still grow with the services that are
-//! already watched.
+//! Watched services and addresses (`max_services` of the options), and bytes of all known endpoints
+//! (`destination.state_bytes`): beyond these limits, streams for further services are refused. The bytes may still grow
+//! with the services that are already watched.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

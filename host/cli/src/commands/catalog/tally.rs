@@ -67,6 +67,7 @@ type Zones = BTreeMap<String, Count>;
 /// A service: its ports, and the counts of its endpoints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Summary {
+    /// Names and numbers.
     pub(super) ports: Vec<(String, u32)>,
     pub(super) zones: Zones,
 }
@@ -139,7 +140,7 @@ impl Tally {
         let broken = |error: prost::DecodeError| {
             CliError::failed(format!("{}: its data cannot be decoded", placed_title(&id))).caused_by(error)
         };
-        let kind = id.r#type.as_ref().map(|of| of.kind.as_str()).unwrap_or_default();
+        let kind = id.r#type.as_ref().map(|name| name.kind.as_str()).unwrap_or_default();
         let (service, endpoints) = match kind {
             "Service" => {
                 let decoded = Service::decode(data).map_err(broken)?;
