@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::Outcome;
 
 /// Length of the file, bytes; it is overwritten from its beginning.
-const LENGTH: usize = 64 << 20;
+const FILE_BYTES: usize = 64 << 20;
 
 /// A message, and the channel of the call that waits for it.
 type PendingMessage = (Vec<u8>, oneshot::Sender<()>);
@@ -33,7 +33,7 @@ impl Disk {
 /// Makes the file and starts the thread.
 pub(crate) fn start(path: &Path) -> Outcome<Disk> {
     let mut file = File::create(path)?;
-    file.write_all(&vec![0; LENGTH])?;
+    file.write_all(&vec![0; FILE_BYTES])?;
     file.sync_all()?;
     let (send, waiting) = channel();
     std::thread::Builder::new().name("disk".to_owned()).spawn(move || run(&mut file, &waiting))?;
@@ -42,7 +42,7 @@ pub(crate) fn start(path: &Path) -> Outcome<Disk> {
 
 /// Writes messages until the first error; waiting calls then see their channels closed.
 fn run(file: &mut File, waiting: &Receiver<PendingMessage>) -> Outcome<()> {
-    let mut at = LENGTH;
+    let mut position = FILE_BYTES;
     while let Ok(first) = waiting.recv() {
         let mut bytes = Vec::new();
         let mut replies = Vec::new();
@@ -50,12 +50,12 @@ fn run(file: &mut File, waiting: &Receiver<PendingMessage>) -> Outcome<()> {
             bytes.extend_from_slice(&message);
             replies.push(reply);
         }
-        if at + bytes.len() > LENGTH {
+        if position + bytes.len() > FILE_BYTES {
             file.rewind()?;
-            at = 0;
+            position = 0;
         }
         file.write_all(&bytes)?;
-        at += bytes.len();
+        position += bytes.len();
         file.sync_data()?;
         for reply in replies {
             // A dropped call needs no answer.

@@ -1,5 +1,6 @@
-//! The ceiling: a tonic server with the same messages that answers at once. A second ceiling, for writes, first puts
-//! each message into a file and waits for the disk, several with one sync; it has no hooks, no rules and no index.
+//! The server that does nothing, the ceiling of comparisons: tonic with the same messages, answered at once. A second
+//! ceiling, for writes, first puts each message into a file and waits for the disk, several with one sync; it has no
+//! hooks, no rules and no index.
 
 use std::{net::SocketAddr, path::Path, pin::Pin};
 

@@ -1,5 +1,5 @@
-//! Replicas between two regions: a snapshot of many resources, changes as they are written, the delay of a single change,
-//! and the recovery of a region after an absence. The owner and the other region share the machine.
+//! Replicas between two regions: a snapshot of many resources, changes as they are written, the delay of a single
+//! change, and the recovery of a region after an absence. The owner and the other region share the machine.
 
 use std::{
     path::Path,
@@ -25,8 +25,8 @@ use crate::{
     servers::{Server, channel},
 };
 
-/// Writes that are awaited one by one.
-const SINGLE: usize = 200;
+/// Writes whose replicas are awaited one by one.
+const SINGLE_WRITES: usize = 200;
 /// Longest wait for an expected state.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(1_800);
 
@@ -59,7 +59,7 @@ async fn region(dir: &Path, name: &str, peer: Option<(&str, &Server)>) -> Outcom
     Ok(server)
 }
 
-/// Returns the progress of the copies of artists.
+/// Returns the progress of the replicas of artists.
 async fn artists(client: &mut RegionServiceClient<Channel>) -> Outcome<PeerType> {
     let status = client.status(RegionStatusRequest {}).await?.into_inner();
     let mut types = status.peers.into_iter().flat_map(|peer| peer.types);
@@ -67,7 +67,7 @@ async fn artists(client: &mut RegionServiceClient<Channel>) -> Outcome<PeerType>
     Ok(types.find(is_artist).unwrap_or_default())
 }
 
-/// Waits until this number of copies was written, or until the copies are current.
+/// Waits until the replicas are current, and at least this number of changes was applied.
 async fn applied(server: &Server, count: u64) -> Outcome<()> {
     let mut client = RegionServiceClient::new(channel(server.addr).await?);
     let begun = Instant::now();
@@ -86,11 +86,11 @@ async fn write(server: &Server, name: &str) -> Outcome<pb::Resource> {
     Ok(server.client().await?.write(request).await?.into_inner().resource.unwrap_or_default())
 }
 
-/// Measures from the answer to the owner's write until the copy can be read.
+/// Measures from the answer to the owner's write until the replica can be read; milliseconds.
 async fn single(eu: &Server, us: &Server) -> Outcome<Vec<f64>> {
     let (mut owner, mut other) = (eu.client().await?, us.client().await?);
     let mut took = Vec::new();
-    for number in 0..SINGLE {
+    for number in 0..SINGLE_WRITES {
         let resource = Some(artist(&format!("single-{number}")));
         let written = owner.write(pb::WriteRequest { resource }).await?.into_inner().resource.unwrap_or_default();
         let begun = Instant::now();

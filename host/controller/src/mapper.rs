@@ -40,7 +40,7 @@ pub trait Map: Send + Sync + 'static {
 pub enum Mapper {
     /// The owner, if it is of the managed type.
     Owner,
-    /// The resource of the managed type with the same name and tenancy, whatever its uid.
+    /// The resource of the managed type with the same name and tenancy, and any uid.
     SameName,
     /// The targets of its references.
     References(References),

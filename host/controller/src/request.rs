@@ -55,7 +55,7 @@ pub struct ReconcileError {
 pub(crate) enum ErrorKind {
     /// The key is tried again after a wait, or as soon as it changes.
     Failed,
-    /// The code broke down: the key is quarantined, and not tried before the wait is over, whatever changes.
+    /// The code broke down: the key is quarantined, and not tried before the wait is over, even after changes.
     Fault,
     /// The code was not called: the key is tried again after this time, and no counter changes.
     Refused(Duration),

@@ -22,7 +22,7 @@
 //!   A resource that changes its GroupVersion is an event for the readers of both.
 //! - **Strong reads** ([`Consistency::Consistent`]) show every write acknowledged before the call.
 //! - **Snapshots** ([`Backend::snapshot`]) are the whole content as of one commit, events included, however long the
-//!   reading takes and whatever is written meanwhile.
+//!   reading takes; writes meanwhile change nothing in them.
 //!
 //! # Cost
 //! Read is a point lookup; List, ListByOwner and wildcards are range scans over what they return, never over the store.
@@ -311,8 +311,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Only faults of the store itself.
     async fn open_changes(&self, query: &Query, part: &ScanPart, terms: &[Term]) -> Result<OpenedChanges, StoreError>;
 
-    /// Watches the changes after a position, first from the history, whatever the terms, then as they happen. `None`
-    /// when the history does not reach back to the position, or when the position is of another store.
+    /// Watches the changes after a position, first from the history, regardless of the terms, then as they happen.
+    /// `None` when the history does not reach back to the position, or when the position is of another store.
     ///
     /// # Errors
     /// Only faults of the store itself.

@@ -332,7 +332,7 @@ fn type_named(text: &str, span: Span, decoder: &mut Decoder<'_, '_>) -> Option<p
     if let Ok(found) = text.parse::<Gvk>() {
         return Some(found.to_pb());
     }
-    // A file must mean the same whatever types are registered, so short names are not accepted, only suggested.
+    // The meaning of a file must not depend on the registered types, so short names are not accepted, only suggested.
     let remedy = near_types(text, decoder.types).unwrap_or_else(|| "write group.version.Kind".into());
     decoder.fault(span, format!("{text:?} is not the full name of a type"), Some(remedy));
     None

@@ -36,21 +36,21 @@ pub(crate) const SERVICE_INDEXES: &[Index] = &[
     Index::by_value(SELECTED_LABEL, "selector.labels").in_tenancy(),
 ];
 
-/// Workloads of a page, of one source; and of each of several.
+/// Workloads of a page: of a single source, and of each of several sources.
 const PAGE: u32 = 256;
 const SMALL_PAGE: u32 = 32;
 
-/// The workloads that a selector selects in the namespace of `of`, in the order of their names, as far as these are
-/// from `names.0` on and before `names.1` (empty: no end). Workloads that are marked for deletion are left out.
+/// The workloads that a selector selects in the namespace of the service, in the order of their names, from the name
+/// `from` on and before `before` (empty: no end). Workloads that are marked for deletion are left out.
 ///
 /// They are read in pages, so that any number of them fits into the memory of the plugin.
 pub(crate) fn workloads<'c>(
     ctx: &'c Context<'c>,
-    of: &pb::Id,
+    service: &pb::Id,
     selector: &'c Selector,
     (from, before): (&str, &'c str),
 ) -> Workloads<'c> {
-    let namespace = Namespace::of(ctx, of);
+    let namespace = Namespace::of(ctx, service);
     let mut finds: Vec<Find> = Vec::new();
     let mut names: Vec<_> = selector.names.iter().filter(|name| is_within(name, from, before)).cloned().collect();
     names.sort_unstable();
@@ -174,9 +174,9 @@ pub(crate) fn services(ctx: &Context<'_>, workload: &Typed<Workload>) -> Result<
     Ok(ids.into_values().collect())
 }
 
-/// The services of a namespace whose names have this prefix.
-pub(crate) fn services_named(ctx: &Context<'_>, of: &pb::Id, prefix: &str) -> Result<Vec<pb::Id>, Failure> {
-    let namespace = Namespace::of(ctx, of);
+/// The services with this prefix of their names, in the namespace of a resource.
+pub(crate) fn services_named(ctx: &Context<'_>, neighbour: &pb::Id, prefix: &str) -> Result<Vec<pb::Id>, Failure> {
+    let namespace = Namespace::of(ctx, neighbour);
     let found: Vec<Typed<Service>> = ctx.cache().list(SERVICE, SERVICE_NAME, Key::Value(&namespace.value(prefix)))?;
     Ok(found.iter().map(|service| service.id().clone()).collect())
 }
@@ -206,7 +206,7 @@ impl<'c> Namespace<'c> {
     }
 
     /// Resources that an index has under exactly this value.
-    fn list<M: mortise_plugin::Data>(&self, of: Kind<M>, index: &str, value: &str) -> Result<Vec<Typed<M>>, Failure> {
-        self.ctx.cache().list(of, index, Key::Exact(&self.value(value)))
+    fn list<M: mortise_plugin::Data>(&self, kind: Kind<M>, index: &str, value: &str) -> Result<Vec<Typed<M>>, Failure> {
+        self.ctx.cache().list(kind, index, Key::Exact(&self.value(value)))
     }
 }

@@ -162,7 +162,7 @@ mod tests {
             assert_eq!(with(&text.replace(from, to)), not_sound, "{to}");
         }
         let bare = World::new(&PLUGIN);
-        let said = import(&bare, FILE).unwrap_err();
-        assert_eq!(said, format!("{FILE} cannot be read: the directory \"nginx\" is not granted"));
+        let fault = import(&bare, FILE).unwrap_err();
+        assert_eq!(fault, format!("{FILE} cannot be read: the directory \"nginx\" is not granted"));
     }
 }

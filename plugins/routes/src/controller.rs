@@ -299,8 +299,8 @@ fn not_applied(ctx: &Context<'_>, route: &Typed<Route>, failure: &Failure) -> Re
     Ok(Outcome::Deferred(UNGRANTED_RETRY_DELAY, text))
 }
 
-/// Writes a result into the status. A refusal that differs from the last one in numbers alone is the same: the output of
-/// a program may have the time in it, and each write of a status would lead to the next check.
+/// Writes a result into the status. A refusal that differs from the last one in numbers alone is the same: the output
+/// of a program may have the time in it, and each write of a status would lead to the next check.
 fn report(ctx: &Context<'_>, route: &Typed<Route>, verdict: &RouteResult) -> Result<(), Failure> {
     if let RouteResult::Refused(fault) = verdict
         && let Some(stored) = route.status_under(KEY)

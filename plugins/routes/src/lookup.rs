@@ -1,5 +1,5 @@
-//! Upstreams with host names, which nginx looks up for each request, not when it loads its files: those it would all
-//! refuse if one name did not resolve.
+//! Upstreams with host names, which nginx looks up for each request. At the load of its files, one name that does not
+//! resolve would make nginx refuse them all.
 //!
 //! A `split_clients` block gives each request one of the host names, or the `upstream` block with the addresses, in
 //! proportion to the weights, in a variable for `proxy_pass`. With a variable nginx asks the `resolver` of its server

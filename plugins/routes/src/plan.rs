@@ -26,11 +26,13 @@ use crate::{
     settings::Nginx,
 };
 
-/// A Route, its upstreams, the text of its file if it has one, and why the check refused its new file if it did.
+/// A Route and its upstreams.
 pub(crate) struct Member {
     pub(crate) route: Typed<Route>,
     pub(crate) upstreams: Vec<Upstream>,
+    /// The text of its present file.
     pub(crate) before: Option<String>,
+    /// The fault for which the operator's check refused its new file.
     pub(crate) refused: Option<String>,
 }
 
@@ -69,7 +71,7 @@ pub(crate) struct PlanError {
     source: CheckError,
 }
 
-/// Plans the steps for a hostname's Routes, in this order.
+/// Plans the steps for a hostname's Routes, in the order of the contract.
 ///
 /// # Errors
 /// A text that failed its check.

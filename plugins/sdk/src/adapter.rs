@@ -21,7 +21,7 @@ use crate::{
     diagnostics::{Diagnostic, Diagnostics, Severity},
     function::FunctionFault,
     panic,
-    raw::{Guest, NewResource, Plan},
+    raw::{Guest, NewResource},
     reconcile::Outcome,
 };
 
@@ -109,11 +109,11 @@ impl<G: Guest> initializes::exports::mortise::plugin::initializing::Guest for Ad
 impl<G: Guest> planning::Guest for Adapter<G> {
     fn plan(input: Vec<u8>, prior: Option<Vec<u8>>, kept: Option<Vec<u8>>) -> planning::Expectation {
         panic::report();
-        let Plan { predicted, replace, diagnostics: said } = G::plan(input, prior, kept);
+        let plan = G::plan(input, prior, kept);
         planning::Expectation {
-            predicted,
-            replace: replace.into_iter().map(path).collect(),
-            diagnostics: diagnostics(said),
+            predicted: plan.predicted,
+            replace: plan.replace.into_iter().map(path).collect(),
+            diagnostics: diagnostics(plan.diagnostics),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Types whatever their messages.
+//! Types without their message as a parameter.
 
 use mortise_resource::{manifest, pb};
 
@@ -6,7 +6,7 @@ use crate::{Context, Decision, Diagnostics, envelope::Envelope, hook_input::Hook
 
 pub(crate) type NewResourceResult = Result<raw::NewResource, Diagnostics>;
 
-/// A [`crate::ResourceType`] whatever its message: what a [`crate::Plugin`]'s table holds.
+/// A [`crate::ResourceType`] of any message: an entry of a [`crate::Plugin`]'s table.
 #[doc(hidden)]
 pub trait AnyResourceType: Sync {
     fn spec(&self) -> &Spec;

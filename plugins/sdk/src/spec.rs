@@ -5,6 +5,7 @@ use prost::Message;
 
 use crate::{Decision, kind::KindName};
 
+/// Rule for lists of the type.
 pub(crate) type List = fn(&pb::Type, &pb::Tenancy) -> Decision;
 
 /// Group, version and kind.
@@ -50,7 +51,7 @@ pub(crate) struct RegionSpec {
     pub(crate) syncing: manifest::RegionSyncing,
 }
 
-/// Reached by a pointer, so that plugins without it do not carry it.
+/// A function behind a pointer, so that plugins without region options do not contain it.
 pub(crate) type DescribeRegions = fn(RegionSpec) -> Vec<u8>;
 
 pub(crate) fn describe_regions(RegionSpec { field, syncing }: RegionSpec) -> Vec<u8> {
@@ -66,7 +67,7 @@ pub(crate) struct Query {
     pub(crate) indexed: &'static [&'static str],
 }
 
-/// Reached by a pointer, so that plugins without it do not carry it.
+/// A function behind a pointer, so that plugins without query options do not contain it.
 pub(crate) type DescribeQuery = fn(Query) -> Vec<u8>;
 
 pub(crate) fn describe_query(Query { spec, basic, detail, indexed }: Query) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Records of an answer in their wire form, from which each answer copies as many as fit.
 //!
-//! The name of an answer is a pointer to the name of the question, so the bytes are the same for each client, whatever
-//! the case of its question. Targets of SRV records are not compressed (RFC 2782).
+//! The name of an answer is a pointer to the name of the question, so the bytes are the same for each client and each
+//! spelling of its question. Targets of SRV records are not compressed (RFC 2782).
 
 use std::net::IpAddr;
 

@@ -220,7 +220,7 @@ async fn gather(
     (enough, near): (usize, &ZonePreference),
     thread: &Thread,
 ) -> Result<Gathered, ResponseCode> {
-    // A workload may be in either of its two parts, whatever the other one has.
+    // A workload may be in either of its two parts, so both are read.
     let enough = if matches!(question.part, Part::Workload(_)) { usize::MAX } else { enough };
     let decode = move || ServiceEndpoints::decode(head.as_slice()).map_err(|_| ResponseCode::ServFail);
     let mut known = thread.run(decode).await?;

@@ -9,7 +9,7 @@
 //!   resolved, so it cannot be rebound), `http.allowed_hosts`, and with TLS the DNS names of the server's certificate:
 //!   a browser does not connect under other names.
 //! - A browser tells the source of a request in `Origin` and `Sec-Fetch-Site`. Requests from another origin are
-//!   rejected, whatever their method, except for a link that a user follows (a navigation by GET).
+//!   rejected with any method, except for a link that a user follows (a navigation by GET).
 //!
 //! Clients other than browsers send neither header and pass by the first check alone. The gRPC port needs none of this:
 //! in the clear it accepts only HTTP/2 from the first byte on, which no browser speaks, and closes other connections

@@ -29,7 +29,7 @@ impl Hosts {
     /// Whether the text of a `Host` header names a host of this server, with or without a port, and nothing else.
     pub(super) fn allows(&self, text: &str) -> bool {
         let authority = text.parse::<Authority>().ok().filter(|_| !text.contains('@'));
-        // The parser ends a host at the bracket behind an IPv6 address, whatever follows.
+        // The parser ends a host at the bracket behind an IPv6 address, and ignores the rest.
         authority.is_some_and(|authority| {
             let rest = text.strip_prefix(authority.host());
             rest.is_some_and(is_port) && self.contains(authority.host())

@@ -147,7 +147,7 @@ impl<'a> HookCase<'a> {
         if self.case.expect.idempotent == Some(false) {
             return;
         }
-        // A fault of this second call is a problem of its own, whatever the case expects of the first.
+        // A fault of this second call is a problem of its own, even if the case expects one of the first.
         match call.mutate(after.encode_to_vec()).await {
             Ok(MutateReply::Changed(bytes)) => {
                 let again = pb::Resource::decode(bytes.as_slice()).unwrap_or_default();

@@ -50,7 +50,7 @@ impl Token<'_> {
         }
     }
 
-    /// Whether it is a keyword, whatever its case.
+    /// Whether it is a keyword, in any case.
     pub(crate) fn is_keyword(&self, keyword: &str) -> bool {
         matches!(self, Self::Path(text) if text.eq_ignore_ascii_case(keyword))
     }

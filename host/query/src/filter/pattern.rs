@@ -1,7 +1,7 @@
 //! Patterns of texts: `LIKE "ab%"` and `STARTS_WITH "ab"`.
 //!
 //! # Cost
-//! A match looks at each byte of the text a fixed number of times, whatever the pattern: `%` is the only wildcard, so
+//! A match looks at each byte of the text a fixed number of times with any pattern: `%` is the only wildcard, so
 //! each piece between two of them is taken where it is found first.
 
 /// A pattern: texts in order, with any text between them.

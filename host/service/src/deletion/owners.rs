@@ -10,7 +10,7 @@
 //! replica does.
 //!
 //! When the last entry goes, the last owner that let go decides: the dependent is deleted, unless `unset_on_delete` of
-//! that entry keeps it. Owners that go by one deletion, with all their consequences, let go together, in whatever
+//! that entry keeps it. Owners that go by one deletion, with all their consequences, let go together, in any
 //! order; one `unset_on_delete` among them keeps the dependent. So an entry whose owner is gone leaves a record until
 //! the last entry goes. The rule is [`judge`], which plans use, too.
 //!

@@ -3,9 +3,9 @@
 //! # Contract
 //! When all places are in use, a new watch takes the place of another one, the newest of the holder with the most, if
 //! that holder has at least two more than the new watch's. So no two holders replace each other in turns. A caller with
-//! credentials, or of this machine, takes the place of one without, whatever these have, while such callers have less
-//! than a quarter of the places; and it loses none while they have no more than that. Otherwise the new watch is
-//! refused. Watches of the server itself make no room.
+//! credentials, or of this machine, takes the place of one without, regardless of their numbers, while such callers
+//! have less than a quarter of the places; and it loses none while they have no more than that. Otherwise the new watch
+//! is refused. Watches of the server itself make no room.
 //!
 //! The watch that has to leave hears of it ([`WatchPlace::replaced`]); its answer ends even if its client does not
 //! read. At most [`MAX_LEAVING`] watches are on their way out.

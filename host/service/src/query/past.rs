@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! A search with `at = "now"` answers as of the newest commit. If there are more pages, the store keeps the content of
-//! its place ([`PastContent`]), and a page of that version is exact whatever changes meanwhile, by any access path: a
+//! its place ([`PastContent`]), and a page of that version is exact in spite of later changes, by any access path: a
 //! resource that was overwritten counts as it was, and any other as it is. The rights of a caller are those of the
 //! page.
 //!

@@ -154,7 +154,7 @@ impl SearchReader {
                 self.offered.clear();
                 self.past.as_mut().into_iter().for_each(Past::look_again);
             }
-            // After the read, also the last one: whatever was overwritten by then counts as it was.
+            // After the read, also the last one: each resource that was overwritten by then counts as it was.
             let overwritten = self.past.as_mut().map_or(Ok(Vec::new()), Past::look)?;
             let read = overwritten.len() + page.as_ref().map_or(0, Vec::len);
             self.scanned = self.scanned.saturating_add_unsigned(read as u64);

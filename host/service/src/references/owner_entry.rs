@@ -151,7 +151,7 @@ fn check_one(
     Ok(())
 }
 
-/// Refuses an added entry if another one names the same owner, in whatever spelling: both would share one record.
+/// Refuses an added entry if another one names the same owner, in any spelling: both would share one record.
 fn check_repetition(
     registry: &Registry,
     holder: &pb::Tenancy,

@@ -99,7 +99,7 @@ impl Replicas {
         Ok(replaced)
     }
 
-    /// Reads the resource with a name, whatever its uid.
+    /// Reads the resource with a name, and any uid.
     async fn stored(&self, id: &pb::Id) -> Result<Option<pb::Resource>, Error> {
         let name = pb::Id { uid: String::new(), ..id.clone() };
         let stored = self.core.stored(&name).await.map_err(failed)?;

@@ -106,7 +106,7 @@ pub async fn expectations_of_an_incarnation<B: Backend>(store: &B) {
     store.commit(expecting([any], put(resource("a")))).await.unwrap();
 }
 
-/// An expectation with a generation needs that generation, whatever else was written.
+/// An expectation with a generation needs that generation, and allows other changes.
 pub async fn expectations_of_a_generation<B: Backend>(store: &B) {
     let stored = write(store, &resource("x")).await;
     let expected = Expectation { generation: Some(stored.generation.clone()), ..exists(&stored) };

@@ -11,14 +11,14 @@ pub async fn deletes<B: Backend>(store: &B) {
     assert_eq!(list(store, &everything()).await, []);
 }
 
-/// Deleting an absent resource succeeds, whatever the version.
+/// Deleting an absent resource succeeds, with any version.
 pub async fn absent_succeeds<B: Backend>(store: &B) {
     let absent = id(&resource("a"));
     store.delete_cas(&absent, "").await.unwrap();
     store.delete_cas(&absent, "1").await.unwrap();
 }
 
-/// Deleting under another uid, even an empty one, succeeds without effect, whatever the version.
+/// Deleting under another uid, even an empty one, succeeds without effect, with any version.
 pub async fn another_uid_has_no_effect<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     for uid in [ulid(), String::new()] {

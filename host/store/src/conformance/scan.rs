@@ -59,7 +59,7 @@ pub async fn equals_a_list<B: Backend>(store: &B) {
     }
 }
 
-/// A scan shows the state of its commit, whatever changes while it is read, before, at and behind its place.
+/// A scan shows the state of its commit, in spite of changes while it is read, before, at and behind its place.
 pub async fn shows_the_commit_of_its_opening<B: Backend>(store: &B) {
     fill(store, MANY).await;
     let before = list(store, &everything()).await;
@@ -154,7 +154,7 @@ pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
     tokio::join!(writing, reading);
 }
 
-/// A kept content and a later read of any kind give the state of its commit, whatever is written in between.
+/// A kept content and a later read of any kind give the state of its commit, in spite of writes in between.
 pub async fn a_kept_content_is_exact<B: Backend>(store: &B) {
     let place = |id: &pb::Id| {
         let tenancy = id.tenancy.clone().unwrap();
@@ -232,8 +232,8 @@ pub async fn of_an_owner_gives_its_children_in_order<B: Backend>(store: &B) {
     assert_eq!(scan_owned(store, &id(&other)).await, [stranger]);
 }
 
-/// A scan of an owner shows one commit, whatever happens to children before and behind its place: changed, deleted,
-/// moved to or from the owner, and the owner deleted.
+/// A scan of an owner shows one commit, even if children before and behind its place are changed, deleted, moved to or
+/// from the owner, or the owner is deleted.
 pub async fn of_an_owner_shows_one_commit<B: Backend>(store: &B) {
     let (owner, other) = (write(store, &resource("owner")).await, write(store, &resource("other")).await);
     fill_owned(store, &id(&owner), MANY).await;

@@ -76,7 +76,7 @@ pub async fn by_label_returns_matches_in_order<B: Backend>(store: &B) {
     assert!(sizes.contains(&1_000) && sizes.contains(&1) && sizes.contains(&0), "{sizes:?}");
 }
 
-/// A scan by label shows one commit, whatever happens to resources before and behind its place.
+/// A scan by label shows one commit, in spite of changes to resources before and behind its place.
 pub async fn by_label_shows_one_commit<B: Backend>(store: &B) {
     fill(store).await;
     let (query, part) = (everything(), with("env", "prod"));

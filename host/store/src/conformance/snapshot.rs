@@ -1,4 +1,4 @@
-//! Tests of snapshots: everything as of one commit, once, whatever happens meanwhile.
+//! Tests of snapshots: everything as of one commit, once, in spite of changes meanwhile.
 
 use std::{
     collections::BTreeSet,

@@ -62,7 +62,7 @@ pub async fn versions_never_return<B: Backend>(store: &B) {
     }
 }
 
-/// Another uid than the stored one is reported first, whatever the version.
+/// Another uid than the stored one is reported first, with any version.
 pub async fn uid_is_judged_before_version<B: Backend>(store: &B) {
     let stored = write(store, &resource("a")).await;
     for version in [stored.version.clone(), String::new(), "nonsense".into()] {

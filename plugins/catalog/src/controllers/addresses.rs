@@ -5,8 +5,8 @@
 //!   address.
 //! - A Service has the addresses that it declares, except those of another Service. Of several Services that declare a
 //!   free address the oldest gets it.
-//! - A Service that declares none gets one from each range of the settings, and keeps it while it exists, whatever the
-//!   settings say later.
+//! - A Service that declares none gets one from each range of the settings, and keeps it while it exists, even if
+//!   the settings change.
 //! - An address that a Service had stays with it as released, so that it is assigned to no other one. Another Service
 //!   may still declare it.
 //! - The Service's status reports what it has, and why it lacks others.

@@ -28,9 +28,9 @@ pub(crate) const MAX_BYTES: usize = if cfg!(test) { 16 << 10 } else { 512 << 10 
 /// Most slices of a service.
 pub(crate) const MAX_SLICES: usize = 1_000;
 
-/// Most characters of a service's name in those of its slices, and characters after them.
-const MAX_PREFIX: usize = 54;
-const SUFFIX: usize = 9;
+/// Most characters of the service's name in the name of a slice; and characters after them, a dash and the hash.
+const MAX_PREFIX_CHARS: usize = 54;
+const SUFFIX_CHARS: usize = 9;
 
 /// The list of slices in a ServiceEndpoints, without the endpoints.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -84,7 +84,7 @@ impl Layout {
     }
 }
 
-/// The name of a slice: the beginning of the service's, and a hash.
+/// The name of a slice: the beginning of the service's, and a hash (FNV-1a, 32 bits).
 fn slice_name(service: &str, from: &str, salt: u32) -> String {
     let bytes = service.bytes().chain([0]).chain(from.bytes()).chain(salt.to_le_bytes());
     let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -92,16 +92,16 @@ fn slice_name(service: &str, from: &str, salt: u32) -> String {
 }
 
 fn prefix(service: &str) -> &str {
-    service.get(..MAX_PREFIX).unwrap_or(service)
+    service.get(..MAX_PREFIX_CHARS).unwrap_or(service)
 }
 
 /// The services that may have a slice of this name.
 pub(crate) fn services_of(ctx: &Context<'_>, slice: &pb::Id) -> Result<Vec<pb::Id>, Failure> {
     let tenancy = slice.tenancy.clone().unwrap_or_default();
-    let Some(beginning) = slice.name.len().checked_sub(SUFFIX).and_then(|length| slice.name.get(..length)) else {
+    let Some(beginning) = slice.name.len().checked_sub(SUFFIX_CHARS).and_then(|length| slice.name.get(..length)) else {
         return Ok(Vec::new());
     };
-    if beginning.len() < MAX_PREFIX {
+    if beginning.len() < MAX_PREFIX_CHARS {
         return Ok(vec![SERVICE.id(beginning, &tenancy)]);
     }
     selection::services_named(ctx, slice, beginning)
@@ -127,10 +127,10 @@ pub(crate) fn fill(ctx: &Context<'_>, service: &Typed<Service>, names: (&str, &s
         let more = compute::endpoints(&service.data, &workload);
         bytes += more.iter().map(prost::Message::encoded_len).sum::<usize>();
         if !filled.endpoints.is_empty() && (filled.endpoints.len() + more.len() > MAX_ENDPOINTS || bytes > MAX_BYTES) {
-            // A quarter of room is left for workloads to come.
-            let first = filled.endpoints.first().map(|one| one.workload.as_str());
-            let at = filled.endpoints.get(filled.endpoints.len() * 3 / 4).map(|one| one.workload.as_str());
-            filled.split = Some(at.filter(|at| first != Some(*at)).unwrap_or(workload.name()).to_owned());
+            // A quarter of the part's room is left for later workloads.
+            let name = |index: usize| filled.endpoints.get(index).map(|endpoint| endpoint.workload.as_str());
+            let (first, split) = (name(0), name(filled.endpoints.len() * 3 / 4));
+            filled.split = Some(split.filter(|split| first != Some(*split)).unwrap_or(workload.name()).to_owned());
             return Ok(filled);
         }
         filled.endpoints.extend(more);

@@ -187,7 +187,7 @@ impl Create {
 }
 
 /// Gives the secret to the user and the token to the server, in this order: a token in use must not be without its
-/// secret, whatever ends the command or the connection. The file that the secret replaces may hold the one that this
+/// secret, even if the command or the connection ends. The file that the secret replaces may hold the one that this
 /// command uses, so the secret stays beside it until the server has answered.
 async fn hand_over(
     name: &str,

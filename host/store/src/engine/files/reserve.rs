@@ -1,7 +1,7 @@
 //! Disk space that is allocated ahead of its use, so that a full disk is noticed before anything is half written.
 //!
 //! Blocks are allocated behind the end of a file (`fallocate` with `KEEP_SIZE`). The file's length stays the same, and
-//! later growth uses these blocks, whatever other processes write meanwhile. Truncating the file frees them.
+//! later growth uses these blocks, even if other processes fill the disk meanwhile. Truncating the file frees them.
 //!
 //! # Limits
 //! On a file system that cannot allocate (some network file systems) only the free space is checked, and one that

@@ -22,7 +22,7 @@ use crate::engine::{
 use crate::{IdPartError, ListKey, Query, ScanPart, StoreError};
 
 /// Keys after which a long step yields the processor to waiting threads: some 50 µs. Otherwise the kernel would let it
-/// run for milliseconds, whatever its niceness.
+/// run for milliseconds, with any niceness.
 pub(super) const YIELD_KEYS: usize = 64;
 
 /// A matching record.
