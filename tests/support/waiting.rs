@@ -56,8 +56,8 @@ pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     until(what, async || if holds().await { Ok(()) } else { Err("it does not hold") }).await;
 }
 
-/// Stops the server's process with a signal, and waits until each of its threads stands still. Linux hands the signal to
-/// one thread; on a busy machine the others go on with their work until that thread has run.
+/// Stops the server's process with a signal, and waits until each of its threads stands still. Linux hands the signal
+/// to one thread; on a busy machine the others go on with their work until that thread has run.
 pub async fn pause(server: &Server) {
     server.signal("STOP");
     let threads = format!("/proc/{}/task", server.pid());

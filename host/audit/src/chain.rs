@@ -2,9 +2,9 @@
 //!
 //! A record ends with `"seq"`, its number from 1 on, and `"prev"`, the SHA-256 of the line before it, without its line
 //! feed; the first record of a chain has no `"prev"`. If a kill left an unfinished line in between, `"torn"` is the
-//! SHA-256 of its bytes. The chain goes through all files, and renaming them changes nothing. The file `audit.head` has the number
-//! and the digest of the last record that is certainly on the disk, so that records that are taken from the end are
-//! missed, too: a start continues from there if the files end before it.
+//! SHA-256 of its bytes. The chain goes through all files, and renaming them changes nothing. The file `audit.head` has
+//! the number and the digest of the last record that is certainly on the disk, so that records that are taken from the
+//! end are missed, too: a start continues from there if the files end before it.
 
 use std::{
     fmt::Write as _,

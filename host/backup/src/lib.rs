@@ -4,8 +4,8 @@
 //! - [`stream`]: writes the state of a serving server as of one commit, as a stream of bytes.
 //! - [`Archive`]: reads a backup's file. The file is sealed: a file that is cut off, continued or changed anywhere is
 //!   rejected before its content is used.
-//! - [`restore`]: makes a data directory and a plugin folder from a backup, in one step, after the whole archive was read
-//!   and checked.
+//! - [`restore`]: makes a data directory and a plugin folder from a backup, in one step, after the whole archive was
+//!   read and checked.
 //! - [`salvage`]: makes a data directory from the readable part of a damaged backup or store.
 //!
 //! The server streams a backup to `mortise backup`, which checks the seal. `mortise restore`, with `--salvage` or

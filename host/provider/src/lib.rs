@@ -15,8 +15,8 @@
 //! two Plans, or three if a plugin refuses the second. An owner in the place of the token costs a connection a WhoAmI.
 //! Applying uses the plan that core made a moment ago on the connection, or makes the plan again; a creation costs a
 //! Write more, and an update a Read and a Write. A read costs a Read, a planned deletion a Read and a PlanDelete, a
-//! list a Search for each page. A short-lived token costs a Write and a Delete, and for each renewal a Read and a Write;
-//! an action costs an Inspect in the plan, and its own call. Each connection asks for the types once.
+//! list a Search for each page. A short-lived token costs a Write and a Delete, and for each renewal a Read and a
+//! Write; an action costs an Inspect in the plan, and its own call. Each connection asks for the types once.
 //!
 //! # Limits
 //! Messages are at most 256 MiB. Values are bounded in depth and in digits ([`value`]), types in depth and in

@@ -1,5 +1,5 @@
-//! Two stubs of a proxy with Mortise as their only control plane: each makes the calls of a linkerd2-proxy, in its order,
-//! and compares every field that a proxy reads; then they speak to each other with mutual TLS.
+//! Two stubs of a proxy with Mortise as their only control plane: each makes the calls of a linkerd2-proxy, in its
+//! order, and compares every field that a proxy reads; then they speak to each other with mutual TLS.
 
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 

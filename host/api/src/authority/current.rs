@@ -1,5 +1,5 @@
-//! The active files of the authority, and their reload: as with the files of TLS, a change is applied after two looks in
-//! a row have seen the same files, and faulty files change nothing but the log.
+//! The active files of the authority, and their reload: as with the files of TLS, a change is applied after two looks
+//! in a row have seen the same files, and faulty files change nothing but the log.
 
 use std::{sync::Arc, time::SystemTime};
 

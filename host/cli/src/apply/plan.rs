@@ -127,8 +127,8 @@ pub(crate) fn unit_kind(unit: &pb::Id) -> String {
     unit.r#type.as_ref().map(|ty| ty.kind.to_lowercase()).unwrap_or_default()
 }
 
-/// Whether the stored resource equals the wanted one byte for byte: data, owner, the client's part of meta, and metadata
-/// except what the server keeps by itself.
+/// Whether the stored resource equals the wanted one byte for byte: data, owner, the client's part of meta, and
+/// metadata except what the server keeps by itself.
 pub(crate) fn same(wanted: &pb::Resource, stored: &pb::Resource) -> bool {
     wanted.data.as_ref().map(|data| &data.value) == stored.data.as_ref().map(|data| &data.value)
         && same_but_for_bytes(wanted, stored)

@@ -1,8 +1,8 @@
 //! Limit for calls in flight: many, as long as the server keeps up.
 //!
 //! A call that is refused because the server or a plugin is overloaded is repeated a little later, and meanwhile fewer
-//! calls are in flight: half as many after each refusal, one more after [`SUCCESSES_FOR_MORE`] successes, as in TCP. A call
-//! is given up after [`MAX_ATTEMPTS`].
+//! calls are in flight: half as many after each refusal, one more after [`SUCCESSES_FOR_MORE`] successes, as in TCP. A
+//! call is given up after [`MAX_ATTEMPTS`].
 //!
 //! Libraries limit calls per second, or keep a call's place while it waits to be repeated:
 //! docs/decisions/0029-concurrent-calls-of-apply-are-limited-here.md.

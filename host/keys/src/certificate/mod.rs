@@ -2,8 +2,8 @@
 //! certificate ([`Certificate`]). Checks requests for certificates ([`check_request`]).
 //!
 //! # Contract
-//! No certificate is verified here: a [`Certificate`] repeats the claims of its bytes. rustls has to check the signature
-//! of a trusted authority before these claims count.
+//! No certificate is verified here: a [`Certificate`] repeats the claims of its bytes. rustls has to check the
+//! signature of a trusted authority before these claims count.
 //!
 //! # Cost and limits
 //! A file is read whole, up to [`MAX_FILE_BYTES`]; anything but a regular file is rejected, since reading a pipe might

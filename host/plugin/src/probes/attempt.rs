@@ -151,7 +151,8 @@ impl Network {
                     let next = http::join(&url, &location).ok_or_else(|| {
                         Fault("Redirects", format!("was redirected to {location:?}, which is no URL"))
                     })?;
-                    // The check's headers, its host and secrets among them, and its server name are meant for its own server.
+                    // The check's headers, its host and secrets among them, and its server name are meant for its own
+                    // server.
                     if (next.scheme(), next.authority()) != (url.scheme(), url.authority()) {
                         headers.clear();
                         server_name = "";

@@ -1,6 +1,6 @@
-//! Places for attempts of checks, shared fairly between groups: a free place goes to the waiting group that holds the fewest, and
-//! of those with as few to the one that waits longest. So a group whose attempts hang holds all places only while no
-//! other group wants one.
+//! Places for attempts of checks, shared fairly between groups: a free place goes to the waiting group that holds the
+//! fewest, and of those with as few to the one that waits longest. So a group whose attempts hang holds all places only
+//! while no other group wants one.
 //!
 //! # Cost
 //! A place is taken and given back in O(log n) of the waiting groups. An attempt that ends while it waits leaves an

@@ -1,5 +1,5 @@
-//! Examples of configurations, made from the fields of a message: the required ones, or else the first few. Their values
-//! have the right form; a plugin may want other ones.
+//! Examples of configurations, made from the fields of a message: the required ones, or else the first few. Their
+//! values have the right form; a plugin may want other ones.
 
 use std::collections::HashSet;
 

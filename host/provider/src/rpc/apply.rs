@@ -162,7 +162,8 @@ struct NoteChange {
     after: Notes,
 }
 
-/// A state after a write, with the planned labels, annotations and tags: the next read shows what a plugin made of them.
+/// A state after a write, with the planned labels, annotations and tags: the next read shows what a plugin made of
+/// them.
 fn with_planned_notes(state: Value, planned: &Value) -> Value {
     let Value::Map(mut parts) = state else { return state };
     for name in ["labels", "all_labels", "annotations", "tags"] {

@@ -1,5 +1,5 @@
-//! Ephemeral resources: values that core uses during a run and keeps in no file. Each type is one, with the attributes of
-//! its data source, and so is a short-lived token.
+//! Ephemeral resources: values that core uses during a run and keeps in no file. Each type is one, with the attributes
+//! of its data source, and so is a short-lived token.
 
 use prost_types::Timestamp;
 

@@ -1,9 +1,9 @@
 //! Certificates for identities: the right to have one, and the record of each. The transport checks the request for a
 //! certificate, and makes it.
 //!
-//! A caller may have a certificate for a name with `identity:write` on it, by a rule by area and name. The caller has to
-//! prove itself, so that a certificate is never given to everyone. If client certificates with the name are callers of
-//! their own (`acl.certificates`), the caller has to hold what they are granted, as if it wrote a token.
+//! A caller may have a certificate for a name with `identity:write` on it, by a rule by area and name. The caller has
+//! to prove itself, so that a certificate is never given to everyone. If client certificates with the name are callers
+//! of their own (`acl.certificates`), the caller has to hold what they are granted, as if it wrote a token.
 
 use std::any::Any;
 

@@ -197,7 +197,7 @@ impl ResourceService {
             }
         }
 
-        // A `mutate` that leaves a protection as it is may mean it, so only its own word decides about another one.
+        // `mutate` decided about the protection that it saw. If another write has changed that, it decides again.
         let is_blocked = mode.blocks.unwrap_or_else(|| stored.as_ref().is_some_and(server_meta::is_blocked));
         if admitted.as_ref().is_some_and(|known| known.was_blocked != is_blocked) {
             *admitted = None;

@@ -9,8 +9,8 @@
 //!   is. So a service whose endpoints are about to be computed, or were removed by hand, does not look empty meanwhile.
 //!
 //! # Cost
-//! Two watches for each service, a third while it has slices, and one for its routes from the first stream on that needs
-//! them.
+//! Two watches for each service, a third while it has slices, and one for its routes from the first stream on that
+//! needs them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -52,8 +52,8 @@ struct WhoAmI {
 /// Arguments of `auth can-i`.
 #[derive(Debug, Args)]
 struct CanI {
-    /// read, list, watch, write, delete, or escalate: writing a token or policy that grants more than the caller has; or
-    /// certify: getting a certificate for an identity
+    /// read, list, watch, write, delete, or escalate: writing a token or policy that grants more than the caller has;
+    /// or certify: getting a certificate for an identity
     verb: String,
     /// The type, as other commands take it; for certify, the identity
     #[arg(value_name = "TYPE")]

@@ -88,8 +88,8 @@ impl LoadPlan {
         self.notes.push(Remark { place, text: text.into() });
     }
 
-    /// Takes the name of a resource for a name of the source. Another name that differs in marks alone is left out, with
-    /// a note: both would become one resource.
+    /// Takes the name of a resource for a name of the source. Another name that differs in marks alone is left out,
+    /// with a note: both would become one resource.
     pub(super) fn claim(&mut self, name: &str, source: &str, place: &Place) -> bool {
         let source = source.to_lowercase();
         let claim = self.claims.entry(name.to_owned()).or_insert_with(|| (source.clone(), place.clone()));

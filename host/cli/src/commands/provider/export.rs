@@ -35,8 +35,8 @@ mortise provider export --out /usr/local/share/terraform/plugins --source exampl
 /// Arguments of `provider export`.
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// The directory of the mirror; HOST/NAMESPACE/TYPE in it gets a folder VERSION/OS_ARCH and a zip for each platform,
-    /// with index.json and VERSION.json for network mirrors
+    /// The directory of the mirror; HOST/NAMESPACE/TYPE in it gets a folder VERSION/OS_ARCH and a zip for each
+    /// platform, with index.json and VERSION.json for network mirrors
     #[arg(long, value_name = "DIR", default_value = "terraform-plugins")]
     out: PathBuf,
     /// The provider's address, as in required_providers

@@ -1,5 +1,5 @@
-//! Makes certificates: an authority, and those that it issues for servers, clients and the authority for identities. All
-//! keys are P-256.
+//! Makes certificates: an authority, and those that it issues for servers, clients and the authority for identities.
+//! All keys are P-256.
 
 use std::{
     net::IpAddr,
@@ -36,7 +36,8 @@ pub(super) struct SigningRequest {
 }
 
 impl SigningRequest {
-    /// Asks for an identity: a URI if it has a scheme, and otherwise a DNS name. Makes a key, unless one is given in PEM.
+    /// Asks for an identity: a URI if it has a scheme, and otherwise a DNS name. Makes a key, unless one is given in
+    /// PEM.
     pub(super) fn new(identity: &str, key: Option<&str>) -> Result<Self, rcgen::Error> {
         let key = match key {
             Some(pem) => KeyPair::from_pem(pem)?,
@@ -143,8 +144,8 @@ impl Authority {
 /// The extension of name constraints (RFC 5280, 4.2.1.10).
 const NAME_CONSTRAINTS: [u64; 4] = [2, 5, 29, 30];
 
-/// Name constraints for DNS names in a domain, in DER: no addresses, and URIs with the domain as their host alone, which
-/// rustls refuses altogether. rcgen has no constraints for URIs.
+/// Name constraints for DNS names in a domain, in DER: no addresses, and URIs with the domain as their host alone,
+/// which rustls refuses altogether. rcgen has no constraints for URIs.
 fn name_constraints(domain: &str) -> Vec<u8> {
     const SEQUENCE: u8 = 0x30;
     const DNS_NAME: u8 = 0x82;

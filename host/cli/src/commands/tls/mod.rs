@@ -1,5 +1,5 @@
-//! `mortise tls …`: makes a certificate authority, and shows certificates, both without a server; gets certificates from
-//! the authority of a server.
+//! `mortise tls …`: makes a certificate authority, and shows certificates, both without a server; gets certificates
+//! from the authority of a server.
 
 mod certify;
 mod fetch;

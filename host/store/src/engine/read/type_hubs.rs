@@ -72,8 +72,8 @@ struct Values<'c> {
 }
 
 impl TypeHubs {
-    /// Returns the terms that the hub for these terms checks: 4 at most, with no more new fields than the type may have;
-    /// `None` for the hub of all events. The watch checks the rest.
+    /// Returns the terms that the hub for these terms checks: 4 at most, with no more new fields than the type may
+    /// have; `None` for the hub of all events. The watch checks the rest.
     pub(crate) fn admitted(&self, terms: &[Term]) -> Option<Terms> {
         let mut room = MAX_FIELDS.saturating_sub(self.fields.len());
         let mut admits = |field: &TermField| {

@@ -1,4 +1,5 @@
-//! Rules of compose files at their edges: protocols, addresses, names of projects, bounds, and details of health checks.
+//! Rules of compose files at their edges: protocols, addresses, names of projects, bounds, and details of health
+//! checks.
 
 use mortise_resource::{
     grpc::catalog::health_check::Check,
