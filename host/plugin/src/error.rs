@@ -54,7 +54,7 @@ pub enum LoadError {
         what: String,
         /// The limit.
         limit: usize,
-        /// The setting in config.toml.
+        /// The setting in config.toml, or `a fixed limit`.
         setting: &'static str,
     },
     /// `describe` failed, or the plugin's check of its settings did.
