@@ -23,7 +23,7 @@ use crate::peer::{LocalUser, PeerCertificate};
 static TOKEN_HEADER: HeaderName = HeaderName::from_static("x-consul-token");
 
 /// The header with a request's number; refusals carry it.
-pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
+pub(crate) static REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The requirement of a method for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +176,7 @@ pub(crate) fn unknown_caller() -> Arc<dyn Authorizer> {
 
 /// The origin of a request, with the number that its client gave it.
 pub(crate) fn origin(surface: Surface, remote: Remote, headers: &HeaderMap) -> Arc<Origin> {
-    let number = headers.get(REQUEST_ID_HEADER).and_then(|number| number.to_str().ok());
+    let number = headers.get(&REQUEST_ID_HEADER).and_then(|number| number.to_str().ok());
     Arc::new(Origin::new(surface, remote, number))
 }
 

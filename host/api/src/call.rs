@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use mortise_resource::{Error, pb, types::gvk};
 use mortise_service::{AT_LEAST_HEADER, Caller, Consistency, Source};
 use tracing::{Instrument as _, Span};
@@ -19,7 +19,8 @@ pub(crate) fn caller(by: &Authenticated, strong: bool, source: Source) -> Caller
 /// The version that an answer must not be older than, as the client wrote it. A value that is not text is refused as a
 /// version.
 pub(crate) fn at_least(headers: &HeaderMap) -> Option<&str> {
-    headers.get(AT_LEAST_HEADER).map(|value| value.to_str().unwrap_or("?"))
+    static NAME: HeaderName = HeaderName::from_static(AT_LEAST_HEADER);
+    headers.get(&NAME).map(|value| value.to_str().unwrap_or("?"))
 }
 
 /// The span of a call about a resource. While disabled, as by default, it costs one load and reads no field.

@@ -21,7 +21,6 @@ use tonic_reflection::pb::{
     v1::server_reflection_server::ServerReflectionServer as ReflectionV1,
     v1alpha::server_reflection_server::ServerReflectionServer as ReflectionV1Alpha,
 };
-use tower::util::MapRequestLayer;
 
 use crate::{
     authority::{Authority, AuthorityError, IdentityOptions},
@@ -30,7 +29,7 @@ use crate::{
         auth_service::AuthApi,
         calls::{CallLimits, Calls, SMALL_MESSAGE_BYTES},
         change_service::ChangeApi,
-        connections::{self, ConnectionLimits, Peer},
+        connections::{self, ConnectionLimits},
         content_type::ContentTypeLayer,
         controller_service::ControllerApi,
         destination::{Conduit, Destination, DestinationOptions, Linkerd, Outbound},
@@ -255,7 +254,7 @@ impl OpenPorts {
                 message_bytes: self.options.max_request_bytes,
                 caller_streams: self.options.caller_streams,
             };
-            let calls = Calls::new(limits, service.clone(), methods);
+            let calls = Calls::new(limits, service.clone(), &methods, &counts);
             let destination = self.options.destination.clone();
             let destination =
                 destination.enabled.then(|| Destination::new(service.clone(), destination, calls.shared_bytes()));
@@ -281,11 +280,6 @@ impl OpenPorts {
                 .http2_keepalive_interval(Some(self.options.keep_alive))
                 .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
                 .layer(ContentTypeLayer)
-                .layer(MapRequestLayer::new(move |mut request: ::http::Request<tonic::body::Body>| {
-                    counts.count(request.uri().path());
-                    Peer::spread_into(request.extensions_mut());
-                    request
-                }))
                 .layer(calls.layer())
                 .add_service(plugins)
                 .add_service(types)

@@ -12,8 +12,8 @@ use tonic::{Request, Response, Status};
 
 use super::{resource_service::caller_of, status::answer};
 use crate::{
-    authenticate::Authenticated,
     call::{call_span, span},
+    grpc::calls::CallContext,
 };
 
 /// The service, for gRPC.
@@ -23,7 +23,7 @@ pub(crate) struct AuthApi(pub(crate) ResourceService);
 impl AuthService for AuthApi {
     async fn who_am_i(&self, request: Request<data::WhoAmIRequest>) -> Result<Response<data::WhoAmIResponse>, Status> {
         let caller = caller_of(&request)?;
-        let identity = request.extensions().get::<Authenticated>().and_then(|by| by.identity.as_deref());
+        let identity = request.extensions().get::<CallContext>().and_then(|call| call.by.identity.as_deref());
         let known = identity.map(|identity| data::WhoAmIResponse {
             name: identity.caller().to_owned(),
             accessor_id: identity.accessor().to_owned(),

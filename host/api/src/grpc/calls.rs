@@ -36,11 +36,12 @@ mod answer;
 mod counted;
 mod deadline;
 mod messages;
+mod methods;
 mod records;
 mod request;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -58,36 +59,29 @@ use tokio::{
     sync::{Notify, watch},
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
-use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
+use tonic::{Status, body::Body};
 use tower::{Layer, Service};
 
 use self::{
     answer::{Answer, BegunCall, OpenCall},
     deadline::Deadline,
+    methods::{MethodFacts, Methods},
     request::{RequestBody, RequestBytes},
 };
 pub(crate) use self::{
     counted::{AnswerBytes, CountedBytes, CountsItself},
     request::SMALL_MESSAGE_BYTES,
 };
-use super::{resource_service::ResourceMethod, status::status};
+use super::{connections::ConnectionFacts, status::status};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
-    peer::{LocalUser, PeerCertificate},
-    places::Usage,
+    observability::requests::RequestCounts,
     port::STOPPING_STALL_TIMEOUT,
     tasks::STOPPING_REQUEST_WAIT,
 };
 
 /// Time between two looks at answers that have to give way to calls that wait.
 const PRESS_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Methods with a stream of requests.
-const STREAMING_METHODS: [&str; 3] = [
-    "/mortise.v1.PluginService/Install",
-    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-];
 
 /// Limits of calls.
 #[derive(Debug, Clone, Copy)]
@@ -125,16 +119,20 @@ struct Shared {
     closed: Notify,
     stopping: AtomicBool,
     stopped: Notify,
-    /// Paths of all methods of this server.
-    methods: HashSet<String>,
+    methods: Methods,
 }
 
 impl Calls {
     /// Creates the table without any call. `methods` are full names, such as `grpc.health.v1.Health/Check`.
-    pub(crate) fn new(limits: CallLimits, service: ResourceService, methods: Vec<String>) -> Self {
+    pub(crate) fn new(
+        limits: CallLimits,
+        service: ResourceService,
+        methods: &[String],
+        counts: &RequestCounts,
+    ) -> Self {
         Self(Arc::new(Shared {
             service,
-            methods: methods.into_iter().map(|method| format!("/{method}")).collect(),
+            methods: Methods::new(methods, counts),
             limits,
             streams: CallerCounts::new("calls", "grpc.caller_streams", limits.caller_streams),
             requests: RequestBytes::new(limits.request_bytes),
@@ -217,7 +215,7 @@ impl Shared {
     fn end_asked(&self) {
         let answers: Vec<_> = self.answers.lock().values().cloned().collect();
         for answer in answers {
-            if answer.guard.reader.take_asked() {
+            if answer.guard.caller.reader.take_asked() {
                 let what = "the client read nothing of the answer while others waited to begin theirs; try again";
                 answer.end(Status::aborted(what), &self.held);
             }
@@ -311,14 +309,20 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let calls = self.calls.clone();
-        let open = OpenCall::begin(&calls, request.extensions().get());
-        let origin = request_origin(&request);
+        let connection = request.extensions_mut().remove::<Arc<ConnectionFacts>>();
+        let open = OpenCall::begin(&calls, connection.as_ref().map(|facts| &facts.usage));
+        let remote = connection.as_ref().map_or(Remote::Unknown, |facts| facts.remote);
+        let origin = origin(Surface::Grpc, remote, request.headers());
         let deadline = Deadline::of(request.headers());
-        if deadline.is_ok() && !calls.methods.contains(request.uri().path()) {
-            let status = Status::unimplemented("the server has no such method; reflection lists those that it has");
-            return async move { Ok(status.into_http()) }.boxed();
-        }
-        let guard = authenticated(&calls, &mut request, origin.clone());
+        let method = match calls.methods.begin(request.uri().path()) {
+            Some(facts) => facts,
+            None if deadline.is_err() => MethodFacts::for_path(request.uri().path()),
+            None => {
+                let status = Status::unimplemented("the server has no such method; reflection lists those that it has");
+                return async move { Ok(status.into_http()) }.boxed();
+            }
+        };
+        let guard = authenticated(&calls, &request, method, connection.as_deref(), origin.clone());
         let begun = guard.and_then(|guard| match deadline {
             Ok(deadline) => {
                 if let Some(deadline) = &deadline {
@@ -326,7 +330,7 @@ where
                 }
                 Ok((guard, deadline))
             }
-            Err(error) => Err((guard.by.authorizer.clone(), error)),
+            Err(error) => Err((guard.caller.by.authorizer.clone(), error)),
         });
         let (guard, deadline) = match begun {
             Ok(begun) => begun,
@@ -336,31 +340,29 @@ where
             }
         };
         let share = calls.requests.share();
-        let (path, limits) = (request.uri().path(), calls.limits);
-        let streamed = STREAMING_METHODS.contains(&path);
-        let is_question = path.starts_with("/grpc.reflection.");
-        let method = ResourceMethod::of(path);
-        let recorded = calls.service.audit().is_some() && records::is_recorded(path);
-        let request = request.map(|body| {
-            let limit = match streamed {
-                true => Box::pin(ended_early(calls.clone(), guard.by.clone(), guard.requirement))
+        let limits = calls.limits;
+        let mut request = request.map(|body| {
+            let limit = match method.is_streamed {
+                true => Box::pin(ended_early(calls.clone(), guard.caller.by.clone(), guard.requirement))
                     as BoxFuture<'static, Status>,
                 false => Box::pin(incomplete(calls.clone(), limits.request_timeout)),
             };
-            let message_bytes = if is_question { SMALL_MESSAGE_BYTES } else { limits.message_bytes };
-            Body::new(RequestBody::new(body, limit, share.clone(), streamed, message_bytes))
+            let message_bytes = if method.is_reflection { SMALL_MESSAGE_BYTES } else { limits.message_bytes };
+            Body::new(RequestBody::new(body, limit, share.clone(), method.is_streamed, message_bytes))
         });
+        let caller = guard.caller.clone();
         let begun = BegunCall { calls: calls.clone(), open, guard, deadline, origin: origin.clone(), share };
-        if let Some(method) = method {
-            let answering = method.answer(calls.service.clone(), request, limits.message_bytes);
+        if let Some(resource) = method.resource {
+            let answering = resource.answer(calls.service.clone(), request, caller, limits.message_bytes);
             return begun.answered(answering.map(Ok)).boxed();
         }
-        let answering = match recorded {
+        request.extensions_mut().insert(caller);
+        let answering = match method.is_recorded && calls.service.audit().is_some() {
             true => {
                 // Only the polled instance is ready; a clone may not be.
                 let other = self.inner.clone();
                 let inner = std::mem::replace(&mut self.inner, other);
-                let (by, changes) = (begun.guard.by.authorizer.clone(), begun.guard.requirement.is_change());
+                let (by, changes) = (begun.guard.caller.by.authorizer.clone(), begun.guard.requirement.is_change());
                 records::record(calls.service.clone(), by, origin, changes, inner, request).boxed()
             }
             false => self.inner.call(request).boxed(),
@@ -369,48 +371,34 @@ where
     }
 }
 
-fn request_origin<B>(request: &Request<B>) -> Arc<Origin> {
-    let extensions = request.extensions();
-    let addr = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-    let remote = match (addr, extensions.get::<LocalUser>()) {
-        (Some(addr), _) => Remote::from_address(addr),
-        (None, Some(user)) => Remote::User(user.uid()),
-        (None, None) => Remote::Unknown,
-    };
-    origin(Surface::Grpc, remote, request.headers())
-}
-
-/// Recognises the caller, checks the method's requirement, and attaches the caller to the request. An error includes
-/// the caller as far as it is known.
+/// Recognises the caller, and checks the method's requirement. An error includes the caller as far as it is known.
 fn authenticated<B>(
     calls: &Shared,
-    request: &mut Request<B>,
+    request: &Request<B>,
+    method: MethodFacts,
+    connection: Option<&ConnectionFacts>,
     origin: Arc<Origin>,
 ) -> Result<CallGuard, (Arc<dyn Authorizer>, Error)> {
-    let extensions = request.extensions();
-    let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: extensions.get::<LocalUser>().copied() };
+    let peer = connection
+        .map_or_else(Peer::default, |facts| Peer { certificate: facts.certificate.as_ref(), local: facts.local });
     // Channels send their token with the checks of health, too: a refusal there would hide the reason from their calls.
     let without_token = ::http::HeaderMap::new();
-    let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
-    let headers = if is_health { &without_token } else { request.headers() };
+    let headers = if method.is_health { &without_token } else { request.headers() };
     let by = Authenticated::of(calls.service.access(), None, headers, peer, origin.clone());
     let by = by.map_err(|error| (unknown_caller(), error))?;
-    let requirement = Requirement::for_grpc(request.uri().path());
-    by.check(requirement).map_err(|error| (by.authorizer.clone(), error))?;
+    by.check(method.requirement).map_err(|error| (by.authorizer.clone(), error))?;
     check_store(calls, request.headers()).map_err(|error| (by.authorizer.clone(), error))?;
     if by.authorizer.is_authenticated()
-        && let Some(connection) = request.extensions().get::<Arc<Usage>>()
+        && let Some(connection) = connection
     {
-        connection.note_known_caller();
+        connection.usage.note_known_caller();
     }
     let holder = Source::of_caller(&*by.authorizer, Some(&origin));
     let stream = holder.map(|holder| calls.streams.open(holder)).transpose();
     let _stream = stream.map_err(|error| (by.authorizer.clone(), error))?;
-    let reader = Arc::new(Reader::default());
-    request.extensions_mut().insert(by.clone());
-    request.extensions_mut().insert(reader.clone());
-    let reports_change = Requirement::reports_change(request.uri().path());
-    Ok(CallGuard { by, requirement, reports_change, reader, _stream })
+    let source = connection.map(|facts| facts.source).unwrap_or_default();
+    let caller = CallContext { by, reader: Arc::default(), source };
+    Ok(CallGuard { caller, requirement: method.requirement, reports_change: method.reports_change, _stream })
 }
 
 /// Refuses a call for another store: a peer that was identified may have been replaced since.
@@ -418,7 +406,8 @@ fn authenticated<B>(
 /// # Errors
 /// `FailedPrecondition`, with both ids.
 fn check_store(calls: &Shared, headers: &::http::HeaderMap) -> Result<(), Error> {
-    let Some(wanted) = headers.get(STORE_HEADER) else { return Ok(()) };
+    static NAME: ::http::HeaderName = ::http::HeaderName::from_static(STORE_HEADER);
+    let Some(wanted) = headers.get(&NAME) else { return Ok(()) };
     let here = calls.service.backend().store_id().to_string();
     if wanted.as_bytes() == here.as_bytes() {
         return Ok(());
@@ -428,13 +417,20 @@ fn check_store(calls: &Shared, headers: &::http::HeaderMap) -> Result<(), Error>
     Err(Error::new(Code::FailedPrecondition, text))
 }
 
-/// The caller, the requirement and the reader of a call, kept for as long as its answer lasts.
+/// The caller of a call, its reader and its connection. Requests to generated services have it in their extensions.
+#[derive(Clone)]
+pub(crate) struct CallContext {
+    pub(crate) by: Authenticated,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) source: Source,
+}
+
+/// The caller and the requirement of a call, kept for as long as its answer lasts.
 struct CallGuard {
-    by: Authenticated,
+    caller: CallContext,
     requirement: Requirement,
     /// Whether the answer reports a change ([`Requirement::reports_change`]).
     reports_change: bool,
-    reader: Arc<Reader>,
     _stream: Option<OpenCount>,
 }
 

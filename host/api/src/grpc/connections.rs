@@ -27,9 +27,8 @@ use std::{
     time::Duration,
 };
 
-use ::http::Extensions;
 use futures::{Stream, StreamExt as _, future, stream};
-use mortise_service::Source;
+use mortise_service::{Remote, Source};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpListener,
@@ -37,7 +36,7 @@ use tokio::{
     task::{JoinSet, coop},
     time::Instant,
 };
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 use super::{
     preface::{ForeignAnswer, Preface, Spoken},
@@ -136,25 +135,16 @@ pub(crate) fn accept_local(
     })
 }
 
-/// The known facts about the client of a connection.
-#[derive(Debug, Clone)]
-pub(crate) struct Peer {
-    tcp: Option<TcpConnectInfo>,
-    certificate: Option<PeerCertificate>,
-    local: Option<LocalUser>,
-    usage: Arc<Usage>,
-}
-
-impl Peer {
-    /// Moves each fact into the request's extensions as a value of its own.
-    pub(crate) fn spread_into(extensions: &mut Extensions) {
-        if let Some(Self { tcp, certificate, local, usage }) = extensions.remove::<Self>() {
-            extensions.insert(usage);
-            tcp.map(|tcp| extensions.insert(tcp));
-            certificate.map(|certificate| extensions.insert(certificate));
-            local.map(|local| extensions.insert(local));
-        }
-    }
+/// The known facts about the client of a connection. Each request of the connection has them as an
+/// `Arc<ConnectionFacts>` in its extensions.
+#[derive(Debug)]
+pub(crate) struct ConnectionFacts {
+    pub(crate) remote: Remote,
+    /// The connection, as a source of calls. All connections over the unix socket are one.
+    pub(crate) source: Source,
+    pub(crate) certificate: Option<PeerCertificate>,
+    pub(crate) local: Option<LocalUser>,
+    pub(crate) usage: Arc<Usage>,
 }
 
 /// A connection. Reading fails if the preface is late.
@@ -274,16 +264,24 @@ impl Drop for CountedPlace {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Peer;
+    type ConnectInfo = Arc<ConnectionFacts>;
 
-    fn connect_info(&self) -> Peer {
+    fn connect_info(&self) -> Arc<ConnectionFacts> {
         let transport = self.transport.inner();
-        Peer {
-            tcp: transport.connect_info(),
+        let address = transport.connect_info().and_then(|tcp| tcp.remote_addr());
+        let local = transport.local_user();
+        let remote = match (address, local) {
+            (Some(address), _) => Remote::from_address(address),
+            (None, Some(user)) => Remote::User(user.uid()),
+            (None, None) => Remote::Unknown,
+        };
+        Arc::new(ConnectionFacts {
+            remote,
+            source: Source::from_key(address),
             certificate: transport.peer_certificate(),
-            local: transport.local_user(),
+            local,
             usage: self.place.0.usage.clone(),
-        }
+        })
     }
 }
 

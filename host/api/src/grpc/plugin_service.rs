@@ -19,11 +19,11 @@ use tokio::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
+    calls::CallContext,
     plugin_logs::LogReader,
     status::{answer, status},
 };
 use crate::{
-    authenticate::Authenticated,
     call::call_span,
     places::{Places, Usage},
     plugin_stubs::plugin_service_server::PluginService,
@@ -159,7 +159,7 @@ impl PluginService for PluginApi {
         &self,
         request: Request<Streaming<data::InstallRequest>>,
     ) -> Result<Response<data::InstallResponse>, Status> {
-        let by = request.extensions().get::<Authenticated>();
+        let by = request.extensions().get::<CallContext>().map(|call| &call.by);
         let caller = by.and_then(|by| Source::of_caller(&*by.authorizer, Some(&by.origin))).unwrap_or_default();
         answer(call_span("plugins.Install"), self.receive_and_install(caller, request.into_inner())).await
     }

@@ -1,48 +1,47 @@
 //! The resource API on gRPC. It has no generated server: answers carry resources in their stored bytes
 //! ([`super::frames`]).
 
-use std::sync::Arc;
-
-use ::http::{Extensions, HeaderMap, Request, Response};
+use ::http::{Extensions, HeaderMap, HeaderName, Request, Response};
 use futures::{TryFutureExt as _, stream};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use mortise_resource::{Error, pb};
-use mortise_service::{Caller, Events, Reader, ResourceService, Source};
+use mortise_service::{Caller, Events, ResourceService};
 use prost::bytes::BytesMut;
-use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
+use tonic::{Status, body::Body};
 use tracing::Span;
 
 use super::{
+    calls::CallContext,
     frames::{self, receive_message},
     list::list_body,
     status::status,
 };
-use crate::{
-    authenticate::Authenticated,
-    call::{self, run_guarded, span, type_span},
-};
+use crate::call::{self, run_guarded, span, type_span};
 
 /// The header for strong reads; only the exact value `consistent` counts.
-const CONSISTENCY_HEADER: &str = "x-consul-consistency-mode";
+static CONSISTENCY_HEADER: HeaderName = HeaderName::from_static("x-consul-consistency-mode");
 
 /// The header with the compression of messages.
-const ENCODING_HEADER: &str = "grpc-encoding";
+static ENCODING_HEADER: HeaderName = HeaderName::from_static("grpc-encoding");
 
 /// Bytes of events after which a watch sends them; the event that reaches the limit is included.
 const WATCH_BATCH_BYTES: usize = 16 << 10;
 
-/// The caller of a request, authenticated by the layer around all calls.
+/// The caller of a request with these headers.
+fn caller_in(headers: &HeaderMap, context: CallContext) -> Caller {
+    let strong = headers.get(&CONSISTENCY_HEADER).is_some_and(|value| value == "consistent");
+    let caller = call::caller(&context.by, strong, context.source).with_reader(Some(context.reader));
+    caller.not_older_than(call::at_least(headers))
+}
+
+/// The caller of a request to a service, authenticated by the layer around all calls.
 ///
 /// # Errors
 /// `Internal`: the layer did not run.
 pub(super) fn caller(headers: &HeaderMap, extensions: &Extensions) -> Result<Caller, Status> {
-    let by = extensions.get::<Authenticated>().ok_or_else(|| Status::internal("the call was not authenticated"))?;
-    let strong = headers.get(CONSISTENCY_HEADER).is_some_and(|value| value == "consistent");
-    let connection = extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-    let reader = extensions.get::<Arc<Reader>>().cloned();
-    let caller = call::caller(by, strong, Source::from_key(connection)).with_reader(reader);
-    Ok(caller.not_older_than(call::at_least(headers)))
+    let context = extensions.get::<CallContext>().cloned();
+    Ok(caller_in(headers, context.ok_or_else(|| Status::internal("the call was not authenticated"))?))
 }
 
 pub(super) fn caller_of<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {
@@ -83,19 +82,28 @@ impl ResourceMethod {
     }
 
     /// Answers a call. A request may have at most `limit` bytes.
-    pub(super) async fn answer(self, service: ResourceService, request: Request<Body>, limit: usize) -> Response<Body> {
-        self.answered(service, request, limit).await.unwrap_or_else(Status::into_http)
+    pub(super) async fn answer(
+        self,
+        service: ResourceService,
+        request: Request<Body>,
+        context: CallContext,
+        limit: usize,
+    ) -> Response<Body> {
+        self.answered(service, request, context, limit).await.unwrap_or_else(Status::into_http)
     }
 
     async fn answered(
         self,
         service: ResourceService,
         request: Request<Body>,
+        context: CallContext,
         limit: usize,
     ) -> Result<Response<Body>, Status> {
         let (parts, body) = request.into_parts();
         refuse_compressed(&parts.headers)?;
-        let caller = caller(&parts.headers, &parts.extensions)?;
+        let caller = caller_in(&parts.headers, context);
+        // The rest of the head is not needed while the call waits.
+        drop(parts);
         Ok(match self {
             Self::Read => {
                 let request: pb::ReadRequest = receive_message(body, limit).await?;
@@ -153,7 +161,7 @@ fn guard<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> impl Fu
 
 /// Rejects compressed requests, in the words of the generated servers; the server supports no encodings.
 fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
-    match headers.get(ENCODING_HEADER).map(|encoding| encoding.to_str().unwrap_or("?")) {
+    match headers.get(&ENCODING_HEADER).map(|encoding| encoding.to_str().unwrap_or("?")) {
         None | Some("identity") => Ok(()),
         Some(other) => {
             let what = format!("Content is compressed with `{other}` which isn't supported");
@@ -185,7 +193,8 @@ fn watch_body(events: Events) -> Body {
             frames::put_event(&mut out, &event);
             out.len() < WATCH_BATCH_BYTES
         });
-        let taken = guard(Span::none(), taking).await;
+        // Not in a box, which each batch would take and give back.
+        let taken = run_guarded(Span::none(), taking).await.map_err(status);
         Some(match (taken, out.is_empty()) {
             (Ok(()), _) => (Ok(Frame::data(out.freeze())), Some(WatchState::Open(events))),
             (Err(status), false) => (Ok(Frame::data(out.freeze())), Some(WatchState::Ended(status))),

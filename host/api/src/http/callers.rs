@@ -77,6 +77,6 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
 fn add_request_id(response: &mut Response, origin: &Origin) {
     let failed = response.status().is_client_error() || response.status().is_server_error();
     if let (true, Ok(number)) = (failed, HeaderValue::from_str(origin.request())) {
-        response.headers_mut().insert(REQUEST_ID_HEADER, number);
+        response.headers_mut().insert(&REQUEST_ID_HEADER, number);
     }
 }

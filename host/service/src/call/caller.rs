@@ -1,7 +1,8 @@
 //! The caller of an RPC: its permissions, its consistency, and its connection.
 
 use std::{
-    hash::{BuildHasher as _, Hash, RandomState},
+    collections::HashMap,
+    hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher, RandomState},
     net::IpAddr,
     sync::{Arc, LazyLock},
 };
@@ -50,6 +51,29 @@ pub struct Caller {
 /// Source of calls. Scarce things are shared fairly between sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Source(u64);
+
+/// A map by source.
+pub(crate) type SourceMap<V> = HashMap<Source, V, BuildHasherDefault<SourceHasher>>;
+
+/// The hash of a source: its number, which is a hash under a random key already.
+#[derive(Default)]
+pub(crate) struct SourceHasher(u64);
+
+impl Hasher for SourceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
 
 impl Source {
     /// Makes a source of an address or a name. Two values share a source with a chance of 1 in 2^64.

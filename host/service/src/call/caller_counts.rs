@@ -1,14 +1,11 @@
 //! Counts of the things that each caller has open at once: the holder of a token, or an address without one.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-};
+use std::{collections::hash_map::Entry, sync::Arc};
 
 use mortise_resource::{Code, Error};
 use parking_lot::Mutex;
 
-use super::caller::Source;
+use super::caller::{Source, SourceMap};
 
 /// Counts of one kind of thing, by caller. Holds an entry for each caller with something open.
 #[derive(Debug)]
@@ -17,7 +14,7 @@ pub struct CallerCounts {
     what: &'static str,
     setting: &'static str,
     limit: usize,
-    open: Mutex<HashMap<Source, usize>>,
+    open: Mutex<SourceMap<usize>>,
 }
 
 /// An open thing of a caller. Dropping it closes it.

@@ -18,8 +18,8 @@ pub(crate) struct RuledCaller {
 }
 
 impl RuledCaller {
-    pub(crate) fn new(caller: Arc<dyn Authorizer>) -> Arc<Self> {
-        Arc::new(Self { caller, allows: AtomicBool::new(false) })
+    pub(crate) fn new(caller: Arc<dyn Authorizer>, allows: bool) -> Self {
+        Self { caller, allows: AtomicBool::new(allows) }
     }
 
     /// Whether such a rule allows the current request.

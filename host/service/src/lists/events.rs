@@ -188,9 +188,11 @@ impl Events {
     async fn awaited(&mut self) -> Result<WatchEvent, Error> {
         let queue_key = self.open.caller().queue_key();
         loop {
+            // In this order: a change of access precedes the events behind it, however many are ready.
             tokio::select! {
-                event = self.state.next(&self.lists, queue_key.clone()) => return event,
+                biased;
                 change = self.open.access_change() => self.open.judge(change).await?,
+                event = self.state.next(&self.lists, queue_key.clone()) => return event,
             }
         }
     }

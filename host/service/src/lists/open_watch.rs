@@ -121,6 +121,7 @@ impl OpenWatch {
     /// Resolves when the watch has to be [judged](Self::judge). Safe to cancel.
     pub(super) async fn access_change(&mut self) -> AccessChange {
         tokio::select! {
+            biased;
             () = self.permission.changed() => AccessChange::Permissions,
             () = &mut self.stopped => AccessChange::Stopped,
             () = self.place.replaced() => AccessChange::Replaced,

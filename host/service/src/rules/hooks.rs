@@ -23,13 +23,42 @@ use prost::Message as _;
 pub(crate) struct RequestHooks {
     pub(crate) kind: Arc<ResourceType>,
     pub(crate) caller: Caller,
-    pub(crate) call: Option<Call>,
+    call: HookCall,
     /// Whether the plugin calls about its own types, as its grants allow.
     is_own: bool,
-    /// Caller that answers the hook's questions.
-    ruled: Arc<RuledCaller>,
+    /// Whether a rule by type and place allows the request.
+    allows: bool,
     /// Warning about a skipped broken `mutate`; added to those of validation.
     skipped: Option<Diagnostic>,
+}
+
+/// The call of a request into its type's plugin, begun by the first hook: most reads call none.
+#[derive(Default)]
+struct HookCall(Option<BegunCall>);
+
+struct BegunCall {
+    call: Call,
+    /// Caller that answers the hook's questions.
+    ruled: Arc<RuledCaller>,
+}
+
+impl HookCall {
+    /// Returns the call, for the next hook; `None` if the type has no plugin. `allows` says whether a rule by type and
+    /// place allows the request.
+    fn begun(&mut self, kind: &ResourceType, caller: &Caller, allows: bool) -> Option<&mut Call> {
+        let Owner::Plugin(plugin) = &kind.owner else { return None };
+        let begun = self.0.get_or_insert_with(|| {
+            let ruled = Arc::new(RuledCaller::new(caller.authorizer.clone(), allows));
+            let call = Call::new(plugin.clone(), ruled.clone()).for_caller(caller.number());
+            BegunCall { call: if caller.hook_of.is_some() { call.without_waiting() } else { call }, ruled }
+        });
+        begun.ruled.set(allows);
+        Some(&mut begun.call)
+    }
+
+    fn if_begun(&mut self) -> Option<&mut Call> {
+        self.0.as_mut().map(|begun| &mut begun.call)
+    }
 }
 
 /// The decision of an authorize hook about a read.
@@ -54,15 +83,18 @@ pub(crate) struct PlanPrediction {
 impl RequestHooks {
     /// Prepares the hooks; costs nothing until one is called.
     pub(crate) fn new(kind: Arc<ResourceType>, caller: &Caller) -> Self {
-        let ruled = RuledCaller::new(caller.authorizer.clone());
-        let call = match &kind.owner {
-            Owner::Host | Owner::Missing(_) => None,
-            Owner::Plugin(plugin) => Some(Call::new(plugin.clone(), ruled.clone()).for_caller(caller.number())),
-        };
         let is_own = |asks: &Arc<str>| matches!(&kind.owner, Owner::Plugin(plugin) if plugin.name() == &**asks);
         let is_own = caller.hook_of.as_ref().is_some_and(is_own);
-        let call = if caller.hook_of.is_some() { call.map(Call::without_waiting) } else { call };
-        Self { kind, caller: caller.clone(), call, is_own, ruled, skipped: None }
+        Self { kind, caller: caller.clone(), call: HookCall::default(), is_own, allows: false, skipped: None }
+    }
+
+    /// Returns the call into the type's plugin; `None` if it has none.
+    pub(super) fn call(&mut self) -> Option<&mut Call> {
+        self.call.begun(&self.kind, &self.caller, self.allows)
+    }
+
+    fn call_if(&mut self, has_hook: bool) -> Option<&mut Call> {
+        if has_hook { self.call() } else { None }
     }
 
     /// Calls `mutate`, which fills in defaults.
@@ -71,7 +103,7 @@ impl RequestHooks {
             builtin_types::mutate(&self.kind, resource);
             return Ok(());
         }
-        let (true, Some(call)) = (self.kind.hooks.mutate, &mut self.call) else { return Ok(()) };
+        let Some(call) = self.call_if(self.kind.hooks.mutate) else { return Ok(()) };
         const CONTEXT: &str = "failed mutate hook";
         let answer = match call.mutate(resource.encode_to_vec()).await {
             Ok(answer) => answer,
@@ -119,7 +151,7 @@ impl RequestHooks {
             return builtin_types::validate(&self.kind, resource).map(|()| Vec::new());
         }
         let skipped = self.skipped.clone();
-        let (true, Some(call)) = (self.kind.hooks.validate, &mut self.call) else {
+        let Some(call) = self.call_if(self.kind.hooks.validate) else {
             return Ok(skipped.into_iter().collect());
         };
         let prior = prior.map(prost::Message::encode_to_vec);
@@ -140,7 +172,7 @@ impl RequestHooks {
         prior: Option<&pb::Resource>,
         kept: Option<Vec<u8>>,
     ) -> Result<PlanPrediction, Error> {
-        let (true, Some(call)) = (self.kind.hooks.plan, &mut self.call) else { return Ok(PlanPrediction::default()) };
+        let Some(call) = self.call_if(self.kind.hooks.plan) else { return Ok(PlanPrediction::default()) };
         const CONTEXT: &str = "failed plan hook";
         let reply = call.plan(resource.encode_to_vec(), prior.map(prost::Message::encode_to_vec), kept).await;
         let reply = reply.map_err(|e| Error::from(e).context(CONTEXT))?;
@@ -173,9 +205,10 @@ impl RequestHooks {
         kept: Option<Vec<u8>>,
     ) -> Result<NewResourceReply, Error> {
         const CONTEXT: &str = "failed move hook";
-        match &mut self.call {
+        let gvk = self.kind.gvk.to_pb();
+        match self.call() {
             Some(call) => call
-                .move_to(self.kind.gvk.to_pb(), source.encode_to_vec(), since, kept)
+                .move_to(gvk, source.encode_to_vec(), since, kept)
                 .await
                 .map_err(|e| Error::from(e).context(CONTEXT)),
             None => Err(Error::internal(format!("{CONTEXT}: the type has no plugin"))),
@@ -185,7 +218,7 @@ impl RequestHooks {
     /// Checks whether the caller may read the resource of this id. The hook may need the resource first.
     pub(crate) async fn authorize_read(&mut self, id: &pb::Id) -> Result<ReadDecision, Error> {
         self.apply_rules(Verb::Read, id.into(), Some(&id.name))?;
-        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
+        let Some(call) = self.call_if(self.kind.hooks.authorize_read) else {
             return self
                 .check_permission(&self.kind.permissions.read, id.into(), "operator:read")
                 .map(|()| ReadDecision::Allowed);
@@ -199,7 +232,7 @@ impl RequestHooks {
 
     /// Refuses a resource without data if the hook decides by its data who may read it: no caller could.
     pub(crate) async fn check_readable_without_data(&mut self, resource: &pb::Resource) -> Result<(), Error> {
-        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else { return Ok(()) };
+        let Some(call) = self.call_if(self.kind.hooks.authorize_read) else { return Ok(()) };
         let id = resource.id.clone().unwrap_or_default();
         match call.authorize_read(&id, None).await {
             Ok(Decision::NeedResource) => {
@@ -221,7 +254,7 @@ impl RequestHooks {
         if self.is_own {
             return Ok(());
         }
-        let (true, Some(call)) = (self.kind.hooks.authorize_read, &mut self.call) else {
+        let Some(call) = self.call_if(self.kind.hooks.authorize_read) else {
             return self.check_permission(&self.kind.permissions.read, id, "operator:read");
         };
         let id = resource.decode_id()?.unwrap_or_default();
@@ -249,7 +282,7 @@ impl RequestHooks {
     ) -> Result<(), Error> {
         let id = resource.id.as_ref().map(IdRef::from).unwrap_or_default();
         self.apply_rules(verb, id, Some(id.name))?;
-        let (true, Some(call)) = (self.kind.hooks.authorize_write, &mut self.call) else {
+        let Some(call) = self.call_if(self.kind.hooks.authorize_write) else {
             return self.check_permission(&self.kind.permissions.write, id, "operator:write");
         };
         settle(call.authorize_write(resource.encode_to_vec()).await, context)
@@ -265,16 +298,16 @@ impl RequestHooks {
         if self.is_own {
             return Ok(());
         }
-        let (true, Some(call)) = (self.kind.hooks.authorize_list, &mut self.call) else {
+        let Some(call) = self.call_if(self.kind.hooks.authorize_list) else {
             let place = pb::Id { tenancy: Some(within.clone()), ..place };
             return self.check_permission(&self.kind.permissions.list, IdRef::from(&place), "operator:read");
         };
-        settle(call.authorize_list(&self.kind.gvk.to_pb(), within).await, "failed list acl")
+        settle(call.authorize_list(&place.r#type.unwrap_or_default(), within).await, "failed list acl")
     }
 
     /// Starts a new item of a list, with the fuel and the time of a request.
     pub(crate) fn next_item(&mut self) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call.if_begun() {
             call.next_item();
         }
     }
@@ -282,18 +315,18 @@ impl RequestHooks {
     /// Gives the plugin's instance back. Instances are few, and the next step may wait for a disk, a client, or another
     /// place, another instance included; a request that waits with an instance could wait for itself.
     pub(crate) fn release(&mut self) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call.if_begun() {
             call.release();
         }
     }
 
     /// Applies the caller's rules by type and place: refuses where they deny, and answers the hook's questions where
     /// they allow.
-    fn apply_rules(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Result<(), Error> {
+    fn apply_rules(&mut self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Result<(), Error> {
         let caller = &*self.caller.authorizer;
         caller.check_valid()?;
         let effect = caller.effect(verb, id, name);
-        self.ruled.set(effect == Effect::Allow);
+        self.allows = effect == Effect::Allow;
         match effect {
             Effect::Allow | Effect::Undecided => Ok(()),
             Effect::Deny => {
@@ -305,7 +338,7 @@ impl RequestHooks {
 
     /// Checks the declared permission, or else `otherwise`.
     fn check_permission(&self, declared: &Option<Permission>, id: IdRef<'_>, otherwise: &str) -> Result<(), Error> {
-        let caller = &*self.ruled;
+        let caller = &RuledCaller::new(self.caller.authorizer.clone(), self.allows);
         match declared {
             None if caller.allows() => Ok(()),
             Some(permission) => permission.refusal(caller, id).map_or(Ok(()), |refusal| Err(Error::denied(refusal))),

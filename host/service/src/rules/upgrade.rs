@@ -62,7 +62,7 @@ impl RequestHooks {
         const CONTEXT: &str = "failed upgrade hook";
         let kind = self.kind.clone();
         let (since, by) = (schema_version(resource), self.caller.number());
-        if let (Some(data), Some(call)) = (&mut resource.data, &mut self.call) {
+        if let (Some(data), Some(call)) = (&mut resource.data, self.call()) {
             let answer = call.upgrade(kind.gvk.to_pb(), since, data.value.clone()).await;
             let unusable = |what: String| match &kind.owner {
                 Owner::Plugin(plugin) => Error::from(plugin.blame_answer("upgrade", by, what)).context(CONTEXT),

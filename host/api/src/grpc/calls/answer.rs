@@ -134,7 +134,7 @@ impl Answer {
     /// Time for which the client has read nothing; `None` while the client waits for the server.
     pub(super) fn stalled_for(&self, now: Instant) -> Option<Duration> {
         match &*self.state.lock() {
-            AnswerState::Open(_) => self.guard.reader.unread_for(now),
+            AnswerState::Open(_) => self.guard.caller.reader.unread_for(now),
             AnswerState::Ended(_) | AnswerState::Done => None,
         }
     }
@@ -142,7 +142,7 @@ impl Answer {
     /// Ends the answer if its caller has lost the permission. The report of a change stays, as the change does.
     pub(super) fn end_if_forbidden(&self, held: &AtomicUsize) {
         if !self.guard.reports_change
-            && let Err(error) = self.guard.by.check(self.guard.requirement)
+            && let Err(error) = self.guard.caller.by.check(self.guard.requirement)
         {
             self.end(status(error), held);
         }
@@ -205,12 +205,12 @@ impl AnswerBody {
     /// The next frame, and whether it added to the waiting bytes. From here on the frame is unread, until HTTP/2 asks
     /// for the next one.
     fn poll(&self, cx: &mut Context<'_>) -> (Polled, bool) {
-        self.answer.guard.reader.set_unread(None);
+        self.answer.guard.caller.reader.set_unread(None);
         let (polled, more) = self.poll_state(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && frame.is_data()
         {
-            self.answer.guard.reader.set_unread(Some(Instant::now()));
+            self.answer.guard.caller.reader.set_unread(Some(Instant::now()));
         }
         (polled, more)
     }
@@ -232,8 +232,8 @@ impl AnswerBody {
                 let mut trailers = HeaderMap::new();
                 // Fails for texts that a header cannot hold; the server makes none.
                 let added = status.add_header(&mut trailers);
-                if let Ok(number) = HeaderValue::from_str(self.answer.guard.by.origin.request()) {
-                    trailers.insert(REQUEST_ID_HEADER, number);
+                if let Ok(number) = HeaderValue::from_str(self.answer.guard.caller.by.origin.request()) {
+                    trailers.insert(&REQUEST_ID_HEADER, number);
                 }
                 *state = AnswerState::Done;
                 return (Poll::Ready(Some(added.map(|()| Frame::trailers(trailers)))), false);

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use ::http::{HeaderMap, HeaderValue};
+use ::http::{HeaderMap, HeaderName, HeaderValue};
 use mortise_resource::Error;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -22,7 +22,7 @@ use tonic::Status;
 use crate::call::truncate;
 
 /// The header with the time that a call may take.
-const TIMEOUT_HEADER: &str = "grpc-timeout";
+static TIMEOUT_HEADER: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// Most digits of the header's number.
 const MAX_DIGITS: usize = 8;
@@ -46,7 +46,7 @@ impl Deadline {
     /// # Errors
     /// `InvalidArgument`: the header is malformed, or there are two.
     pub(super) fn of(headers: &HeaderMap) -> Result<Option<Self>, Error> {
-        let mut all = headers.get_all(TIMEOUT_HEADER).iter();
+        let mut all = headers.get_all(&TIMEOUT_HEADER).iter();
         let Some(given) = all.next() else { return Ok(None) };
         let refused = |what: &str| {
             let form = "it takes one to eight digits and a unit: H, M, S, m (milliseconds), u or n";
@@ -150,7 +150,7 @@ mod tests {
     fn of(values: &[&[u8]]) -> Result<Option<Deadline>, Error> {
         let mut headers = HeaderMap::new();
         for value in values {
-            headers.append(TIMEOUT_HEADER, HeaderValue::from_bytes(value).unwrap());
+            headers.append(&TIMEOUT_HEADER, HeaderValue::from_bytes(value).unwrap());
         }
         Deadline::of(&headers)
     }

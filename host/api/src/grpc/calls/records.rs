@@ -79,7 +79,7 @@ pub(super) fn with_request_id(mut response: Response<Body>, origin: &Origin) -> 
     if let (true, Ok(number)) =
         (response.headers().contains_key(Status::GRPC_STATUS), HeaderValue::from_str(origin.request()))
     {
-        response.headers_mut().insert(REQUEST_ID_HEADER, number);
+        response.headers_mut().insert(&REQUEST_ID_HEADER, number);
     }
     response
 }

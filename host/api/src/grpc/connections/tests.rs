@@ -109,26 +109,17 @@ async fn connections_are_bounded_and_places_come_back() {
     servers.pop();
     let client = TcpStream::connect(addr).await.unwrap();
     let server = timeout(LONG, connections.next()).await.unwrap().unwrap().unwrap();
-    assert_eq!(server.connect_info().tcp.unwrap().remote_addr(), Some(client.local_addr().unwrap()));
+    assert_eq!(server.connect_info().remote, Remote::from_address(client.local_addr().unwrap()));
     assert!(server.transport.inner().tcp().unwrap().nodelay().unwrap());
-}
-
-/// Extensions of a request on the connection.
-fn unfolded(connection: &Connection) -> Extensions {
-    let mut extensions = Extensions::new();
-    extensions.insert(connection.connect_info());
-    Peer::spread_into(&mut extensions);
-    extensions
 }
 
 #[tokio::test]
 async fn requests_know_where_they_come_from_and_by_which_certificate() {
     let (addr, mut connections, _stop) = open(8, LONG).await;
     let client = TcpStream::connect(addr).await.unwrap();
-    let extensions = unfolded(&connections.next().await.unwrap().unwrap());
-    let source = |extensions: &Extensions| extensions.get::<TcpConnectInfo>().unwrap().remote_addr();
-    assert_eq!(source(&extensions), Some(client.local_addr().unwrap()));
-    assert_eq!(extensions.get::<PeerCertificate>(), None);
+    let facts = connections.next().await.unwrap().unwrap().connect_info();
+    assert_eq!(facts.remote, Remote::from_address(client.local_addr().unwrap()));
+    assert_eq!(facts.certificate, None);
 
     let files = testing::Files::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -139,9 +130,9 @@ async fn requests_know_where_they_come_from_and_by_which_certificate() {
     for names in [Some(["robot.test", "spiffe://test/robot", "robot"]), None] {
         let connecting = files.connect(addr, names.is_some());
         let (client, server) = tokio::join!(connecting, connections.next());
-        let extensions = unfolded(&server.unwrap().unwrap());
-        assert_eq!(source(&extensions), Some(client.get_ref().0.local_addr().unwrap()));
-        let found = extensions.get::<PeerCertificate>().map(|certificate| certificate.names.to_vec());
+        let facts = server.unwrap().unwrap().connect_info();
+        assert_eq!(facts.remote, Remote::from_address(client.get_ref().0.local_addr().unwrap()));
+        let found = facts.certificate.as_ref().map(|certificate| certificate.names.to_vec());
         assert_eq!(found, names.map(|names| names.map(str::to_owned).into()));
     }
 }
