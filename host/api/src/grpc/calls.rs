@@ -32,6 +32,7 @@
 //!
 //! Cost: a call takes two uncontended locks; an answer over 48 KiB is copied once more.
 
+mod addressee;
 mod answer;
 mod counted;
 mod deadline;
@@ -51,7 +52,7 @@ use std::{
 
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
-use mortise_resource::{Code, Error, authorizer::Authorizer, grpc::STORE_HEADER};
+use mortise_resource::{Error, authorizer::Authorizer};
 use mortise_service::{CallerCounts, OpenCount, Origin, Reader, Remote, ResourceService, Source, Surface};
 use parking_lot::Mutex;
 use tokio::{
@@ -397,7 +398,7 @@ fn authenticated<B>(
     let by = by.map_err(|error| (unknown_caller(), error))?;
     let requirement = Requirement::for_grpc(request.uri().path());
     by.check(requirement).map_err(|error| (by.authorizer.clone(), error))?;
-    check_store(calls, request.headers()).map_err(|error| (by.authorizer.clone(), error))?;
+    addressee::check(&calls.service, request.headers()).map_err(|error| (by.authorizer.clone(), error))?;
     if by.authorizer.is_authenticated()
         && let Some(connection) = request.extensions().get::<Arc<Usage>>()
     {
@@ -411,21 +412,6 @@ fn authenticated<B>(
     request.extensions_mut().insert(reader.clone());
     let reports_change = Requirement::reports_change(request.uri().path());
     Ok(CallGuard { by, requirement, reports_change, reader, _stream })
-}
-
-/// Refuses a call for another store: a peer that was identified may have been replaced since.
-///
-/// # Errors
-/// `FailedPrecondition`, with both ids.
-fn check_store(calls: &Shared, headers: &::http::HeaderMap) -> Result<(), Error> {
-    let Some(wanted) = headers.get(STORE_HEADER) else { return Ok(()) };
-    let here = calls.service.backend().store_id().to_string();
-    if wanted.as_bytes() == here.as_bytes() {
-        return Ok(());
-    }
-    let wanted = String::from_utf8_lossy(wanted.as_bytes());
-    let text = format!("the call is for the store {wanted:?}, and the store here is {here}; identify the server again");
-    Err(Error::new(Code::FailedPrecondition, text))
 }
 
 /// The caller, the requirement and the reader of a call, kept for as long as its answer lasts.
