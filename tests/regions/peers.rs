@@ -194,7 +194,7 @@ async fn a_snapshot_that_replaces_too_much_stops_the_peer() {
 }
 
 #[tokio::test]
-async fn a_call_for_another_store_is_refused() {
+async fn a_call_for_another_store_or_region_is_refused() {
     let server = Setup::new().config("[region]\nname = \"eu\"\n").start().await;
     let mut client = RegionServiceClient::new(server.channel().await);
     let here = client.identify(IdentifyRequest {}).await.unwrap().into_inner();
@@ -205,6 +205,13 @@ async fn a_call_for_another_store_is_refused() {
     assert_eq!(code, Code::FailedPrecondition);
     let says = format!("the call is for the store {other:?}, and the store here is {}", here.store_id);
     assert!(message.starts_with(&says), "{message}");
+    server.client().list(with_metadata(list_artists(), "x-mortise-region", "eu")).await.unwrap();
+    for other in ["us", "", "EU"] {
+        let refused = server.client().list(with_metadata(list_artists(), "x-mortise-region", other)).await;
+        let (code, message) = refusal(refused);
+        let says = format!("the call is for the region {other:?}, and the region here is \"eu\"");
+        assert!(code == Code::FailedPrecondition && message.starts_with(&says), "{message}");
+    }
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use tonic::{Code, Status};
 
 use crate::trust::StopReason;
 
-/// Beginning of a refusal of a call for another store.
-const OTHER_STORE: &str = "the call is for the store";
+/// Beginning of a refusal of a call for another store or another region.
+const OTHER_ADDRESSEE: &str = "the call is for the ";
 
 /// The reason for the end of a watch. The watch starts again after a wait.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ impl FollowError {
     pub(crate) fn is_about_ids(&self) -> bool {
         let Self::Peer { status } = self else { return false };
         match status.code() {
-            Code::FailedPrecondition if status.message().starts_with(OTHER_STORE) => false,
+            Code::FailedPrecondition if status.message().starts_with(OTHER_ADDRESSEE) => false,
             Code::InvalidArgument | Code::PermissionDenied | Code::FailedPrecondition | Code::OutOfRange => true,
             // The limit of rates has the same code.
             Code::ResourceExhausted => status.message().contains("bytes together"),

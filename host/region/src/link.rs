@@ -15,7 +15,7 @@ use mortise_resource::{
         BatchGetRequest, BatchGetResponse, IdentifyRequest, IdentifyResponse, WatchResourcesRequest,
         WatchResourcesResponse,
     },
-    grpc::{QueryServiceClient, RegionServiceClient, STORE_HEADER, WatchServiceClient},
+    grpc::{QueryServiceClient, REGION_HEADER, RegionServiceClient, STORE_HEADER, WatchServiceClient},
 };
 use tokio::sync::Mutex;
 use tonic::{
@@ -67,7 +67,8 @@ pub(crate) type Messages = BoxStream<'static, Result<WatchResourcesResponse, Sta
 
 /// The calls to a peer.
 ///
-/// A call for a store fails with FailedPrecondition if the server at the other end has another one.
+/// A call for a store fails with FailedPrecondition if the server at the other end has another one, or is of another
+/// region than the peer.
 #[async_trait]
 pub(crate) trait PeerCalls: Send + Sync {
     async fn identify(&self) -> Result<IdentifyResponse, Status>;
@@ -92,6 +93,8 @@ pub(crate) struct Link {
 /// A connection, which opens at its first call. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Connection {
+    /// Region of the peer.
+    region: String,
     calls: Authorized,
     max_message: usize,
 }
@@ -147,7 +150,7 @@ impl Link {
         }
         let token = files.token.as_deref().map(|token| self.token(token)).transpose()?;
         let calls = InterceptedService::new(endpoint.connect_lazy(), Token(token));
-        Ok(Connection { calls, max_message: self.max_message })
+        Ok(Connection { region: self.options.name.clone(), calls, max_message: self.max_message })
     }
 
     fn token(&self, bytes: &[u8]) -> Result<MetadataValue<Ascii>, FollowError> {
@@ -177,23 +180,25 @@ impl PeerCalls for Connection {
     async fn watch(&self, store: &str, request: WatchResourcesRequest) -> Result<Messages, Status> {
         let client = WatchServiceClient::new(self.calls.clone());
         let mut client = client.max_decoding_message_size(self.max_message);
-        Ok(client.watch_resources(to_store(store, request)).await?.into_inner().boxed())
+        Ok(client.watch_resources(addressed(&self.region, store, request)).await?.into_inner().boxed())
     }
 
     async fn batch_get(&self, store: &str, request: BatchGetRequest) -> Result<BatchGetResponse, Status> {
         let client = QueryServiceClient::new(self.calls.clone());
         let mut client = client.max_decoding_message_size(self.max_message);
-        Ok(client.batch_get(to_store(store, request)).await?.into_inner())
+        Ok(client.batch_get(addressed(&self.region, store, request)).await?.into_inner())
     }
 }
 
-/// Returns a call for the store with this id; for any store if it is empty.
-fn to_store<T>(store: &str, message: T) -> Request<T> {
+/// Returns a call for the store with this id in this region; for any store if the id is empty.
+fn addressed<T>(region: &str, store: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
-    if let Ok(id) = MetadataValue::try_from(store)
-        && !store.is_empty()
-    {
-        request.metadata_mut().insert(STORE_HEADER, id);
+    for (header, value) in [(STORE_HEADER, store), (REGION_HEADER, region)] {
+        if let Ok(value) = MetadataValue::try_from(value)
+            && !value.is_empty()
+        {
+            request.metadata_mut().insert(header, value);
+        }
     }
     request
 }
@@ -227,9 +232,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_names_the_store_that_it_is_for() {
-        let header = |store: &str| to_store(store, ()).metadata().get(STORE_HEADER).cloned();
-        assert_eq!(header("01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap(), "01ARZ3NDEKTSV4RRFFQ69G5FAV");
-        assert_eq!(header(""), None, "a release without ids");
+    fn a_call_names_the_store_and_the_region_that_it_is_for() {
+        let headers = |store: &str| addressed("eu", store, ()).metadata().clone();
+        let known = headers("01ARZ3NDEKTSV4RRFFQ69G5FAV");
+        assert_eq!(known.get(STORE_HEADER).unwrap(), "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+        assert_eq!(known.get(REGION_HEADER).unwrap(), "eu");
+        assert_eq!(headers("").get(STORE_HEADER), None, "a release without ids");
+        assert_eq!(headers("").get(REGION_HEADER).unwrap(), "eu");
     }
 }

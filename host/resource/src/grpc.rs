@@ -43,6 +43,9 @@ pub const DISCOVERY_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"),
 /// Header of a call with the id of the store that it is for; a server with another store refuses the call.
 pub const STORE_HEADER: &str = "x-mortise-store";
 
+/// Header of a call with the region that it is for; a server of another region, or of none, refuses the call.
+pub const REGION_HEADER: &str = "x-mortise-region";
+
 pub use discovery::{
     catalog::v1 as catalog, conduit,
     conduit::proxy::destination::destination_client::DestinationClient as ConduitDestinationClient,

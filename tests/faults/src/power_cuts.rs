@@ -10,6 +10,7 @@
 //! After each life the replay is compared with the real files, so no change of them was missed.
 
 mod opened;
+mod written;
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +24,7 @@ use std::{
 use clap::Args;
 use fastrand::Rng;
 
-use self::opened::open;
+use self::{opened::open, written::as_written};
 use crate::{
     Outcome,
     disk::{Disk, Loss},
@@ -68,6 +69,8 @@ struct Trace {
     events: Vec<Event>,
     /// Places in the events where lives begin.
     lives: Vec<usize>,
+    /// Number of lines that the trace had more often than the ledger.
+    repeated: usize,
 }
 
 impl Trace {
@@ -116,6 +119,7 @@ pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
         let trace = obtain(command, work.path(), round)?;
         totals.traces += 1;
         totals.events += trace.events.len() as u64;
+        totals.repeated += trace.repeated;
         totals.swaps.iter_mut().zip(trace.swaps()).for_each(|(sum, more)| *sum += more);
         let cases = round * CASES..(round + 1) * CASES;
         let only = |case: &u64| command.case.is_none_or(|only| only == *case) && bound.allows(*case);
@@ -138,6 +142,9 @@ pub(crate) fn run(command: &PowerCuts) -> Outcome<bool> {
         totals.present,
         totals.absent
     );
+    if totals.repeated > 0 {
+        println!("{} lines came twice in a trace, and once in the ledger", totals.repeated);
+    }
     let [exchanges, renames] = totals.swaps;
     println!("{exchanges} compactions by an exchange, {renames} by two renames");
     if command.compactions && totals.table.total() > 0 && (exchanges == 0 || renames == 0) {
@@ -156,6 +163,7 @@ struct Totals {
     table: Table,
     swaps: [u64; 2],
     traces: u64,
+    repeated: usize,
     events: u64,
     writes: u64,
     lossy: u64,
@@ -178,7 +186,7 @@ fn can_trace() -> Result<(), String> {
 fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
     let dir = command.keep.as_deref().unwrap_or(work).join(format!("trace-{}-{round}", command.seed));
     let data = work.join("data");
-    let mut trace = Trace { events: Vec::new(), lives: Vec::new() };
+    let mut trace = Trace { events: Vec::new(), lives: Vec::new(), repeated: 0 };
     let mut number = 0;
     let kept = dir.join("root").exists();
     let root = if kept { PathBuf::from(fs::read_to_string(dir.join("root"))?) } else { data.clone() };
@@ -188,13 +196,23 @@ fn obtain(command: &PowerCuts, work: &Path, round: u64) -> Outcome<Trace> {
         fs::create_dir_all(&data)?;
     }
     let mut random = Rng::with_seed(command.seed ^ (round << 32));
+    let mut said = 0;
     for life in 0..LIVES {
         let file = dir.join(format!("life-{life}"));
         if !kept {
             live(&file, &data, &ledger, &mut random, life, command.compactions)?;
         }
         let text = String::from_utf8(fs::read(&file)?)?;
-        let events = trace::read(&text, &root, &ledger, &mut number)?;
+        let lines = dir.join(format!("lines-{life}"));
+        if !kept {
+            let all = fs::read_to_string(&ledger)?;
+            fs::write(&lines, all.get(said..).unwrap_or_default())?;
+            said = all.len();
+        }
+        let seen = trace::read(&text, &root, &ledger, &mut number)?;
+        let seen_number = seen.len();
+        let events = as_written(seen, &fs::read_to_string(&lines)?)?;
+        trace.repeated += seen_number - events.len();
         let mut fault = None;
         let mut explanation = None;
         for mut events in trace::orders(&events) {

@@ -11,7 +11,8 @@
 //! # Kills
 //! If a thread is killed during a call, strace writes no end of the call, a note that it detached from the thread, or
 //! the result of some other call. So a call with an impossible result (a write returns the number of its bytes: no disk
-//! here is full, and only the killing signal comes) did not end either.
+//! here is full, and only the killing signal comes) did not end either. A line of the ledger may come twice in a trace;
+//! the ledger itself says whether it was written twice.
 
 use std::{collections::HashMap, fmt, iter, path::Path};
 

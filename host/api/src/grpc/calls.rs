@@ -32,6 +32,7 @@
 //!
 //! Cost: a call takes two uncontended locks; an answer over 48 KiB is copied once more.
 
+mod addressee;
 mod answer;
 mod counted;
 mod deadline;
@@ -52,7 +53,7 @@ use std::{
 
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
-use mortise_resource::{Code, Error, authorizer::Authorizer, grpc::STORE_HEADER};
+use mortise_resource::{Error, authorizer::Authorizer};
 use mortise_service::{CallerCounts, OpenCount, Origin, Reader, Remote, ResourceService, Source, Surface};
 use parking_lot::Mutex;
 use tokio::{
@@ -387,7 +388,7 @@ fn authenticated<B>(
     let by = Authenticated::of(calls.service.access(), None, headers, peer, origin.clone());
     let by = by.map_err(|error| (unknown_caller(), error))?;
     by.check(method.requirement).map_err(|error| (by.authorizer.clone(), error))?;
-    check_store(calls, request.headers()).map_err(|error| (by.authorizer.clone(), error))?;
+    addressee::check(&calls.service, request.headers()).map_err(|error| (by.authorizer.clone(), error))?;
     if by.authorizer.is_authenticated()
         && let Some(connection) = connection
     {
@@ -399,22 +400,6 @@ fn authenticated<B>(
     let source = connection.map(|facts| facts.source).unwrap_or_default();
     let caller = CallContext { by, reader: Arc::default(), source };
     Ok(CallGuard { caller, requirement: method.requirement, reports_change: method.reports_change, _stream })
-}
-
-/// Refuses a call for another store: a peer that was identified may have been replaced since.
-///
-/// # Errors
-/// `FailedPrecondition`, with both ids.
-fn check_store(calls: &Shared, headers: &::http::HeaderMap) -> Result<(), Error> {
-    static NAME: ::http::HeaderName = ::http::HeaderName::from_static(STORE_HEADER);
-    let Some(wanted) = headers.get(&NAME) else { return Ok(()) };
-    let here = calls.service.backend().store_id().to_string();
-    if wanted.as_bytes() == here.as_bytes() {
-        return Ok(());
-    }
-    let wanted = String::from_utf8_lossy(wanted.as_bytes());
-    let text = format!("the call is for the store {wanted:?}, and the store here is {here}; identify the server again");
-    Err(Error::new(Code::FailedPrecondition, text))
 }
 
 /// The caller of a call, its reader and its connection. Requests to generated services have it in their extensions.

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mortise_resource::data::{AdoptAction, AdoptResponse};
 use mortise_service::registry::Registry;
 
 use super::{
@@ -152,5 +153,68 @@ async fn a_peer_that_lies_harms_its_own_replicas_alone() {
     }
     world.heal();
     world.settle().await;
+    world.end().await;
+}
+
+/// A server of us has a copy of eu's store, so the id of the store alone does not tell them apart. It is there when ap
+/// asks for the identity, or takes eu's place behind each answer of eu.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_position_is_for_the_region_of_the_peer_and_not_for_its_store_alone() {
+    for behind_identity in [false, true] {
+        let mut world = settled(12).await;
+        world.start_on_emptied_copy("us", "eu").await;
+        world.lead("ap", "us", false);
+        let before = world.held("ap", "eu").await;
+        assert!(!before.is_empty());
+        until("ap follows eu", async || world.is_current("ap", "eu")).await;
+        world.mislead("ap", "eu", "us", behind_identity);
+        let says = if behind_identity { "for the region of another server" } else { "is of region \"us\"" };
+        let refuses = async || world.faults("ap", "eu").iter().all(|fault| fault.contains(says));
+        until("ap refuses us, or takes something", async || refuses().await || world.held("ap", "eu").await != before)
+            .await;
+        assert_eq!(world.held("ap", "eu").await, before, "behind identity: {behind_identity}");
+        // The right server ends it.
+        world.lead("ap", "eu", true);
+        world.change("eu").await;
+        until("ap follows eu again", async || world.held("ap", "eu").await == world.owned["eu"]).await;
+        world.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_region_leaves_the_resources_that_it_gave_to_a_third_region() {
+    let mut world = settled(13).await;
+    // Us knows of it from eu alone.
+    world.lead("us", "ap", false);
+    let key = world.give("eu", "ap").await;
+    until("eu says it to us", async || world.held("us", "ap").await.contains_key(&key)).await;
+    world.lead("us", "eu", false);
+    let before = world.held("us", "ap").await;
+    until("eu is lost", async || world.adopt("us", "eu", AdoptAction::Adopt).await.is_ok()).await;
+    let answer = world.adopt("us", "eu", AdoptAction::Adopt).await.unwrap();
+    let refused = |answer: &AdoptResponse| {
+        let held = answer.refused.iter().find(|held| held.id.as_ref().is_some_and(|id| id.name == key.1));
+        held.map(|held| held.detail.clone())
+    };
+    assert!(refused(&answer).unwrap().starts_with("its region field names region \"ap\""), "{answer:?}");
+    assert_eq!(world.held("us", "ap").await, before);
+    assert_eq!(world.held("us", "eu").await, BTreeMap::new(), "the others are adopted");
+    // Its owner sends it.
+    world.lead("us", "ap", true);
+    let is_taken = async || refused(&world.adopt("us", "eu", AdoptAction::Adopt).await.unwrap()).is_none();
+    until("ap sends it", is_taken).await;
+    assert_eq!(world.held("us", "ap").await, before);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resource_is_adopted_from_its_owner_and_not_from_the_region_that_sent_it() {
+    let mut world = settled(14).await;
+    world.lead("us", "ap", false);
+    let key = world.give("eu", "ap").await;
+    until("eu says it to us", async || world.held("us", "ap").await.contains_key(&key)).await;
+    until("ap is lost", async || world.adopt("us", "ap", AdoptAction::Adopt).await.is_ok()).await;
+    assert!(world.held("us", "us").await.contains_key(&key));
+    assert_eq!(world.held("us", "ap").await, BTreeMap::new());
     world.end().await;
 }

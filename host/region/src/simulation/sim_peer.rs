@@ -71,12 +71,16 @@ impl Lie {
 #[derive(Clone, Default)]
 struct Target {
     server: Option<(ResourceService, Replication)>,
+    /// The server of all calls behind an identification, if it is another one.
+    behind_identity: Option<(ResourceService, Replication)>,
     lie: Option<Lie>,
 }
 
 /// A link that tests point to servers. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct SimLink {
+    /// Region of the peer.
+    region: &'static str,
     target: Arc<Mutex<Target>>,
     /// Ends the watches over the link when it changes.
     epoch: Arc<watch::Sender<u64>>,
@@ -85,8 +89,21 @@ pub(super) struct SimLink {
 }
 
 impl SimLink {
+    /// Makes a link that leads nowhere.
+    pub(super) fn new(region: &'static str) -> Self {
+        Self { region, target: Arc::default(), epoch: Arc::default(), false_messages: Arc::default() }
+    }
+
+    /// Ends the watches, and points to another server behind each identification.
+    pub(super) fn change_behind_identity(&self, server: (ResourceService, Replication)) {
+        self.target.lock().behind_identity = Some(server);
+        self.epoch.send_modify(|epoch| *epoch += 1);
+    }
+
     pub(super) fn point_to(&self, server: Option<(ResourceService, Replication)>) {
-        self.target.lock().server = server;
+        let mut target = self.target.lock();
+        (target.server, target.behind_identity) = (server, None);
+        drop(target);
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
 
@@ -112,10 +129,19 @@ impl SimLink {
         *self.false_messages.lock().entry(lie).or_default() += 1;
     }
 
-    fn server(&self, store: &str) -> Result<(ResourceService, Replication), Status> {
-        let server = self.target.lock().server.clone().ok_or_else(|| Status::unavailable("the link is cut"))?;
+    fn server(&self) -> Result<(ResourceService, Replication), Status> {
+        self.target.lock().server.clone().ok_or_else(|| Status::unavailable("the link is cut"))
+    }
+
+    /// Returns the server of a call for a store in the region of the peer.
+    fn addressee(&self, store: &str) -> Result<(ResourceService, Replication), Status> {
+        let other = self.target.lock().behind_identity.clone();
+        let server = other.map_or_else(|| self.server(), Ok)?;
         if !store.is_empty() && server.0.backend().store_id().to_string() != store {
             return Err(Status::failed_precondition("the call is for the store of another server"));
+        }
+        if server.0.region() != Some(self.region) {
+            return Err(Status::failed_precondition("the call is for the region of another server"));
         }
         Ok(server)
     }
@@ -142,7 +168,7 @@ impl PeerCalls for SimLink {
         if self.target.lock().lie == Some(Lie::IsOlder) {
             return Err(Status::unimplemented("Identify"));
         }
-        self.server("")?.1.identify().await.map_err(status)
+        self.server()?.1.identify().await.map_err(status)
     }
 
     async fn watch(&self, store: &str, mut request: WatchResourcesRequest) -> Result<Messages, Status> {
@@ -160,7 +186,7 @@ impl PeerCalls for SimLink {
         if lie == Some(Lie::EmptySnapshots) {
             request.resume_token = String::new();
         }
-        let (service, _) = self.server(store)?;
+        let (service, _) = self.addressee(store)?;
         let changes = service.watch_resources(&caller(), request).await.map_err(status)?;
         drop(service);
         let messages = stream::unfold((changes, epoch), move |(mut changes, mut epoch)| async move {
@@ -185,7 +211,7 @@ impl PeerCalls for SimLink {
 
     async fn batch_get(&self, store: &str, request: BatchGetRequest) -> Result<BatchGetResponse, Status> {
         let is_whole = request.field_mask.is_none();
-        let mut answer = self.server(store)?.0.batch_get(&caller(), request).await.map_err(status)?;
+        let mut answer = self.addressee(store)?.0.batch_get(&caller(), request).await.map_err(status)?;
         match self.target.lock().lie {
             Some(Lie::HighVersions) => answer.resources.iter_mut().for_each(raise),
             Some(Lie::EmptySnapshots) => answer.resources.clear(),

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use mortise_plugin_host::{Limits, Plugin, PluginSettings, Sandbox};
 use mortise_resource::{
     authorizer::AllowAll,
-    data::{AcceptPeerRequest, PeerState},
+    data::{AcceptPeerRequest, AdoptAction, AdoptRequest, AdoptResponse},
     goten::MultiRegionPolicy,
     manifest::RegionOptions,
     pb,
@@ -19,7 +19,7 @@ use mortise_resource::{
     types,
 };
 use mortise_service::{Caller, Consistency, Options, Placement, ResourceService, registry::Registry};
-use mortise_store::{Backend, Options as StoreOptions, Query, SledBackend, TypeKey};
+use mortise_store::{Backend, Options as StoreOptions, SledBackend};
 use mortise_test_guests::Thing;
 use prost::Message as _;
 use tempfile::TempDir;
@@ -27,6 +27,8 @@ use tokio::task::JoinHandle;
 
 use super::sim_peer::{Lie, SimLink};
 use crate::{PeerOptions, Replication, link::Dial};
+
+mod checks;
 
 pub(super) const ALL: [&str; 3] = ["ap", "eu", "us"];
 pub(super) const WAIT: Duration = Duration::from_secs(120);
@@ -111,6 +113,15 @@ fn thing_id(namespace: &str, name: &str) -> pb::Id {
     pb::Id { uid: String::new(), name: name.into(), r#type: Some(thing_type()), tenancy: Some(tenancy) }
 }
 
+fn world_partition() -> pb::Id {
+    pb::Id {
+        name: "world".into(),
+        r#type: Some(types::partition().to_pb()),
+        tenancy: Some(pb::Tenancy::default()),
+        ..pb::Id::default()
+    }
+}
+
 fn blue() -> pb::Id {
     let tenancy = pb::Tenancy { partition: "world".into(), namespace: String::new() };
     pb::Id {
@@ -139,7 +150,7 @@ impl World {
         };
         for from in ALL {
             for to in ALL.into_iter().filter(|to| *to != from) {
-                world.links.insert((from, to), SimLink::default());
+                world.links.insert((from, to), SimLink::new(to));
             }
         }
         for region in ALL {
@@ -161,12 +172,6 @@ impl World {
         let placement = Placement { region: Some(region.into()), ..Placement::default() };
         let options = Options { placement, second_pass: Duration::from_millis(10), ..Options::default() };
         let service = ResourceService::new(backend, Arc::new(ArcSwap::from(self.registry.clone())), options);
-        let partition = pb::Id {
-            name: "world".into(),
-            r#type: Some(types::partition().to_pb()),
-            tenancy: Some(pb::Tenancy::default()),
-            ..pb::Id::default()
-        };
         let policy = MultiRegionPolicy {
             enabled_regions: ALL.map(str::to_owned).to_vec(),
             default_control_region: "eu".into(),
@@ -174,7 +179,7 @@ impl World {
         };
         let data = Partition { multi_region_policy: Some(policy), ..Partition::default() };
         let data = any("hashicorp.consul.tenancy.v2beta1.Partition", &data);
-        write(&service, pb::Resource { id: Some(partition), data, ..pb::Resource::default() }).await.unwrap();
+        write(&service, pb::Resource { id: Some(world_partition()), data, ..pb::Resource::default() }).await.unwrap();
         let options = |name: &str| PeerOptions {
             name: name.to_owned(),
             address: format!("http://{name}"),
@@ -257,15 +262,6 @@ impl World {
         }
     }
 
-    /// Returns the number of false messages, by the fault.
-    pub(super) fn false_messages(&self) -> BTreeMap<Lie, usize> {
-        let mut all = BTreeMap::new();
-        for (lie, number) in self.links.values().flat_map(SimLink::false_messages) {
-            *all.entry(lie).or_default() += number;
-        }
-        all
-    }
-
     /// Gives a thing to another region. Returns its key.
     pub(super) async fn give(&mut self, from: &'static str, to: &'static str) -> (String, String) {
         let (key, number) = self.owned.get_mut(from).unwrap().pop_first().unwrap();
@@ -276,15 +272,44 @@ impl World {
         key
     }
 
-    /// Whether a region has stopped a peer.
-    pub(super) fn has_stopped(&self, at: &str, peer: &str) -> bool {
-        let peers = self.sites[at].replication.report().peers;
-        peers.iter().any(|known| known.name == peer && known.state() == PeerState::Stopped)
-    }
-
     pub(super) async fn accept(&self, at: &str, peer: &str) -> bool {
         let request = AcceptPeerRequest { peer: peer.to_owned(), store_id: String::new() };
         self.sites[at].replication.accept(request).await.is_ok_and(|answer| answer.was_stopped)
+    }
+
+    /// Makes the replicas from a lost region a region's own, or removes them.
+    pub(super) async fn adopt(
+        &self,
+        at: &str,
+        from: &str,
+        action: AdoptAction,
+    ) -> Result<AdoptResponse, mortise_resource::Error> {
+        let request = AdoptRequest { from: from.to_owned(), action: action.into(), dry_run: false };
+        self.sites[at].replication.adopt(request).await
+    }
+
+    /// Gives a region a copy of another region's store, with its id, and deletes the partition there.
+    pub(super) async fn start_on_emptied_copy(&mut self, region: &'static str, of_region: &'static str) {
+        let dir = self.stop(of_region).await;
+        let copy = scratch();
+        copy_dir(dir.path(), copy.path());
+        self.start(of_region, dir).await;
+        drop(self.stop(region).await);
+        self.start(region, copy).await;
+        let request = pb::DeleteRequest { id: Some(world_partition()), version: String::new() };
+        self.sites[region].service.delete(&caller(), request).await.unwrap();
+        let begun = Instant::now();
+        while !self.things(region).await.is_empty() {
+            assert!(begun.elapsed() < WAIT, "seed {}: the partition stays at {region}", self.seed);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Leads a region's link to a peer to the server of another region: at once, or behind each identification.
+    pub(super) fn mislead(&self, from: &'static str, to: &'static str, server: &str, behind_identity: bool) {
+        let Site { service, replication, .. } = &self.sites[server];
+        let (link, server) = (&self.links[&(from, to)], (service.clone(), replication.clone()));
+        if behind_identity { link.change_behind_identity(server) } else { link.point_to(Some(server)) }
     }
 
     pub(super) async fn restart(&mut self, region: &'static str) {
@@ -362,78 +387,6 @@ impl World {
             let Site { service, replication, .. } = &self.sites[to];
             link.lie(None);
             link.point_to(Some((service.clone(), replication.clone())));
-        }
-    }
-
-    async fn things(&self, at: &str) -> Vec<pb::Resource> {
-        let tenancy = pb::Tenancy { partition: "*".into(), namespace: "*".into() };
-        let query = Query { type_key: TypeKey::from(&thing_type()), tenancy, name_prefix: String::new() };
-        self.sites[at].service.backend().list(Consistency::Consistent, &query).await.unwrap()
-    }
-
-    /// The things at a region that belong to an owner.
-    pub(super) async fn held(&self, at: &str, owner: &str) -> Owned {
-        let mut held = Owned::new();
-        for thing in self.things(at).await {
-            let id = thing.id.unwrap();
-            let content = Thing::decode(thing.data.unwrap().value.as_slice()).unwrap();
-            if content.text == owner {
-                held.insert((id.tenancy.unwrap().namespace, id.name), content.number);
-            }
-        }
-        held
-    }
-
-    async fn has_blue(&self, at: &str) -> bool {
-        self.sites[at].service.backend().read(Consistency::Consistent, &blue()).await.is_ok()
-    }
-
-    /// Checks what holds at every moment: each region has its own things, and Read finds what a list shows.
-    pub(super) async fn check(&self, when: &str) {
-        for region in ALL {
-            assert_eq!(self.held(region, region).await, self.owned[region], "seed {}: {when}: {region}", self.seed);
-            for thing in self.things(region).await {
-                let read = pb::ReadRequest { id: thing.id.clone() };
-                let (is_own, service) = (
-                    Thing::decode(thing.data.unwrap().value.as_slice()).unwrap().text == region,
-                    &self.sites[region].service,
-                );
-                if is_own && let Err(e) = service.read(&caller(), read).await {
-                    panic!("seed {}: {when}: {region} lists {:?}, but {e}", self.seed, thing.id);
-                }
-            }
-        }
-    }
-
-    /// Waits until every region has what the others own, and accepts stopped peers. Returns the number of those.
-    pub(super) async fn settle(&self) -> usize {
-        let (begun, mut accepted) = (Instant::now(), 0);
-        loop {
-            let mut wrong = Vec::new();
-            for at in ALL {
-                for peer in self.sites[at].replication.report().peers {
-                    if peer.state() == PeerState::Stopped {
-                        accepted += usize::from(self.accept(at, &peer.name).await);
-                        wrong.push(format!("{at} has stopped {}: {}", peer.name, peer.stopped));
-                    }
-                }
-                let has_blue = self.has_blue(at).await;
-                for owner in ALL.into_iter().filter(|owner| *owner != at) {
-                    let mut expected = self.owned[owner].clone();
-                    expected.retain(|(namespace, _), _| has_blue || namespace != "blue");
-                    let held = self.held(at, owner).await;
-                    if held != expected {
-                        let peer =
-                            self.sites[at].replication.report().peers.into_iter().find(|peer| peer.name == owner);
-                        wrong.push(format!("{at} has {held:?} of {owner}, not {expected:?}: {peer:?}"));
-                    }
-                }
-            }
-            if wrong.is_empty() {
-                return accepted;
-            }
-            assert!(begun.elapsed() < WAIT, "seed {}: {wrong:#?}", self.seed);
-            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! # Contract
 //! Adopted replicas become resources of this region, with their uids. Their region field, if it names the lost region,
-//! names this one then. A replica that the policy of its partition gives to another region stays as it is, and is
-//! named. A removal leaves no tombstone: resources here that a removed replica owns stay. A namespace is held instead.
+//! names this one then. A replica that belongs to a third region, by its field, its owner or the policy of its
+//! partition, stays as it is, and is named. A replica of a resource that another region gave to the lost one is adopted,
+//! too. A removal leaves no tombstone: resources here that a removed replica owns stay. A namespace is held instead.
 //! The position in the lost region's changes is dropped. Each change is one commit and one line in the audit log, so an
 //! interrupted take-over is continued by another one.
 //!
@@ -14,6 +15,7 @@ use futures::{StreamExt as _, stream};
 use mortise_resource::{
     Code, EncodedResource, Error,
     data::{AdoptAction, AdoptRequest, AdoptResponse, AdoptedType, HeldBack, HeldBackReason},
+    goten::SyncingMeta,
     name, pb,
     tenancy::WILDCARD,
 };
@@ -32,7 +34,7 @@ use crate::{
     registry::{Registry, builtin::RESERVED_GROUPS},
     rules::{
         TenancyUnits, UnitError,
-        region::{self, Placement, replica_origin, syncing_of},
+        region::{self, Placement, syncing_of},
         server_meta, shards,
     },
 };
@@ -102,7 +104,7 @@ impl Replicas {
         while let Some(mut page) = cursor.next().await.map_err(fault)? {
             page.retain(|found| {
                 let meta = found.decode_meta().ok().flatten();
-                syncing_of(meta.as_ref()).is_some_and(|syncing| syncing.copied_from == request.from)
+                syncing_of(meta.as_ref()).is_some_and(|syncing| is_of(syncing, &request.from))
             });
             let Some(first) = page.first() else { continue };
             adopted.r#type = first.decode_id()?.and_then(|id| id.r#type);
@@ -152,7 +154,7 @@ impl Replicas {
         let id = stored.id.clone().unwrap_or_default();
         let mut attempts = 0;
         loop {
-            if replica_origin(&stored) != request.from {
+            if !syncing_of(stored.meta.as_deref()).is_some_and(|syncing| is_of(syncing, &request.from)) {
                 return Ok(Outcome::Other);
             }
             let decision = match request.action() {
@@ -199,12 +201,9 @@ impl Replicas {
             Err(missing) => return refused(HeldBackReason::Place, missing.to_string()),
         };
         let mut next = stored.clone();
-        let field = &kind.regions.field;
-        if let Some(data) = &mut next.data
-            && !field.is_empty()
-            && kind.schema.text(&data.value, field) == from
-        {
-            data.value = kind.schema.with_text(&data.value, field, here);
+        let named = region::named(kind, stored);
+        if let Some(data) = next.data.as_mut().filter(|_| named == from) {
+            data.value = kind.schema.with_text(&data.value, &kind.regions.field, here);
             next.generation = ids::ulid();
         }
         let policy = units.policy.as_deref();
@@ -214,9 +213,15 @@ impl Replicas {
         let syncing = match region::computed(kind, &next, Placement { policy, inherited }, here) {
             Some(syncing) if syncing.owning_region != here => {
                 let owner = syncing.owning_region;
-                let text = format!(
-                    "the policy of its partition gives it to region {owner:?}; make {here:?} default_control_region first"
-                );
+                let remedy = format!("adopt it from {owner:?} if that region is lost, too");
+                let text = match (named == owner, inherited == owner) {
+                    (true, _) => format!("its region field names region {owner:?}, which has to send it; {remedy}"),
+                    (_, true) => format!("its owner belongs to region {owner:?}, which has to send it; {remedy}"),
+                    _ => format!(
+                        "the policy of its partition gives it to region {owner:?}; make {here:?} \
+                         default_control_region first"
+                    ),
+                };
                 return refused(HeldBackReason::Policy, text);
             }
             Some(_) if policy.is_some_and(|policy| !policy.enabled_regions.iter().any(|enabled| enabled == here)) => {
@@ -231,6 +236,11 @@ impl Replicas {
         shards::set(&self.core.options.placement.rings, &mut next);
         Ok(Ok(Decision { expect: units.expect, ..Decision::put(stored, next) }))
     }
+}
+
+/// Whether a resource is a replica from a region, or a replica of a resource of that region.
+fn is_of(syncing: &SyncingMeta, region: &str) -> bool {
+    syncing.copied_from == region || (syncing.owning_region == region && !syncing.copied_from.is_empty())
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub(crate) async fn inherited(
 }
 
 /// Returns the region that the type's region field names; empty for none.
-fn named(kind: &ResourceType, resource: &pb::Resource) -> String {
+pub(crate) fn named(kind: &ResourceType, resource: &pb::Resource) -> String {
     match (kind.regions.field.as_slice(), &resource.data) {
         ([], _) | (_, None) => String::new(),
         (path, Some(data)) => kind.schema.text(&data.value, path),
