@@ -1,4 +1,4 @@
-//! A service exists when its Service does, whatever becomes of its endpoints.
+//! A service exists when its Service does, even if all of its endpoints go.
 
 use std::time::Instant;
 

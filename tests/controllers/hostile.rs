@@ -89,7 +89,7 @@ async fn one_that_never_returns_is_ended_and_paused() {
     assert_eq!(report(&server, "reconcile-copy/copies").await.state, "Running");
 }
 
-/// An honest controller beside it keeps its speed, whether it burns fuel or calls its host, and whatever its time
+/// An honest controller beside it keeps its speed, whether it burns fuel or calls its host, and at any time
 /// limit.
 #[tokio::test]
 async fn one_that_is_at_work_all_the_time_takes_no_speed_from_others() {

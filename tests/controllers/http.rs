@@ -213,7 +213,7 @@ async fn an_unreachable_server_is_a_failure() {
     assert!(metrics.contains("plugin=\"reconcile-http\",outcome=\"failed\"} "), "{metrics}");
 }
 
-/// A hook has no host access, whatever is granted.
+/// A hook has no host access, not even with a grant.
 #[tokio::test]
 async fn hooks_are_denied() {
     let port = site().await;

@@ -150,7 +150,7 @@ async fn connects_wait_for_each_other() {
     assert!(begun.elapsed() >= Duration::from_millis(4 * 300), "97 need four rounds: {:?}", begun.elapsed());
 }
 
-/// A hook has no host access, whatever is granted.
+/// A hook has no host access, not even with a grant.
 #[tokio::test]
 async fn hooks_are_refused() {
     let (_listener, port) = listener().await;

@@ -216,8 +216,7 @@ async fn disable_and_enable_hold_over_restarts() {
     assert_eq!(server.plugin(NAME).await.unwrap().reason, "Serving");
 }
 
-/// The plugin stays disabled wherever its file is moved, whatever it contains, and whether or not the folder is
-/// scanned.
+/// The plugin stays disabled wherever its file is moved, with any content, and whether or not the folder is scanned.
 #[tokio::test]
 async fn disabled_plugins_stay_so_until_enabled_or_removed() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -155,7 +155,7 @@ async fn after_a_reload_everything_is_stored_upgraded_without_an_event() {
 }
 
 /// A watch that requires a value of a field finds old resources in their upgraded form, and uses a new version of the
-/// plugin from the next change of the type on, whatever that change is.
+/// plugin from the next change of the type on, of any kind.
 #[tokio::test]
 async fn a_watch_of_a_field_is_about_the_type_as_it_is() {
     let home = tempfile::tempdir().unwrap();

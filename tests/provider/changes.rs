@@ -57,7 +57,7 @@ async fn predicted_values_are_known_after_apply() {
     let planned = core.plan(THING, Some(&made), &next).await.unwrap();
     assert_eq!(planned.state.get("data").get("inner"), &Value::unknown());
     core.make(THING, Some(&made), &next).await.unwrap();
-    // A configured value is kept, whatever the plugin predicts.
+    // A configured value is kept, even if the plugin predicts another.
     let own = Value::object([("text", text("mine"))]);
     let config = core.config(THING, "b", &[("text", text("one")), ("inner", own.clone())]);
     let made = core.make(THING, None, &config).await.unwrap();

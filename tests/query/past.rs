@@ -62,7 +62,7 @@ async fn disturb(server: &Server, random: &mut Rng) {
 }
 
 /// Each access path and order: the pages of one version, forwards and backwards, are the result as it was, with its
-/// counts, whatever moves, goes and comes between them; a watch behind them leads to the present result.
+/// counts, even if resources move, go and come between them; a watch behind them leads to the present result.
 #[tokio::test]
 async fn pages_of_one_version_are_the_result_as_it_was() {
     let server = Server::start().await;

@@ -73,7 +73,7 @@ async fn conditional_writes_keep_nothing() {
 async fn the_mark_cannot_be_removed_or_modified() {
     let server = Server::start().await;
     let held = marked(&server, "held", AT, &[("finalizers", "a"), ("k", "v")]).await;
-    // The fault comes first, whatever else is wrong with the write.
+    // The fault comes before all other faults of the write.
     let spoilt = other_data(&set(&held, "k", "w"));
     assert_eq!(refusal(server.write(unset(&spoilt, STAMP)).await), invalid("cannot remove deletionTimestamp"));
     for other in ["", "2026-01-01T00:00:01Z"] {

@@ -1,4 +1,4 @@
-//! Modes of files: what a server and its commands write is its user's alone, whatever the mask of the process.
+//! Modes of files: what a server and its commands write is its user's alone, under any mask of the process.
 
 use std::{
     fs::{self, Permissions},

@@ -1,8 +1,8 @@
 //! Mappers: from a changed resource to the resources of the managed type that have to be reconciled.
 //!
 //! A mapper with a result that may change with the resource (a reference, an index, its own code) maps former versions
-//! as well, so that the old target is reconciled too. In Consul a mapper sees the new target only, and the old one is
-//! orphaned.
+//! as well, so that the old target is reconciled too; it is asked again about a version on which it failed. In Consul a
+//! mapper sees the new target only, and the old one is orphaned.
 
 use std::{fmt, sync::Arc};
 
@@ -25,7 +25,8 @@ pub trait Map: Send + Sync + 'static {
     /// version.
     ///
     /// # Errors
-    /// Any error. This resource is mapped again after a wait; the others are not delayed.
+    /// Any error. This version of the resource is mapped again after a wait, a former version 16 times at most; other
+    /// resources are not delayed.
     async fn map(&self, context: &Context, resource: &pb::Resource) -> Result<Vec<pb::Id>, ReconcileError>;
 
     /// Whether to map former versions too. `false` is cheaper, and right when the result depends on the resource's id

@@ -90,6 +90,11 @@ impl ReconcileError {
         Self { kind: ErrorKind::Refused(wait), ..Self::new(message) }
     }
 
+    /// Puts the subject of the error before its message.
+    pub(crate) fn with_subject(self, subject: impl std::fmt::Display) -> Self {
+        Self { message: format!("{subject}: {}", self.message), ..self }
+    }
+
     pub(crate) fn kind(&self) -> ErrorKind {
         self.kind
     }

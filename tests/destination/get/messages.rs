@@ -42,7 +42,7 @@ async fn the_first_message_has_every_address_or_reports_an_empty_service() {
     server.set("web", &service([])).await;
     told(&mut clients(&server).await, &[EMPTY]).await;
     server.set("web", &service([at(B), at(C), at(A)])).await;
-    // Sorted, whatever the order in the data.
+    // Sorted, in any order of the data.
     let mut clients = clients(&server).await;
     told(&mut clients, &[add(&[A, B, C])]).await;
     // Nothing else was sent.

@@ -174,7 +174,7 @@ async fn identities_outside_of_the_trust_domain_are_refused() {
     let refused = mesh.certify(&secret, super::SERVER, request(&key, &[super::SERVER])).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert!(refused.message().contains("\"mortise.mesh.test\" is a name of this server"), "{refused}");
-    // The authority of `mortise tls init` may sign DNS names alone, whatever the server's settings are.
+    // The authority of `mortise tls init` may sign DNS names alone, under any settings of the server.
     let spiffe = "spiffe://mesh.test/web";
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.subject_alt_names.push(SanType::URI(spiffe.try_into().unwrap()));

@@ -43,7 +43,7 @@ async fn callers_without_the_right_are_denied_and_recorded() {
         (&*web, "web.web.mesh.test", Err(Code::PermissionDenied)),
         (&*none, "web.mesh.test", Err(Code::PermissionDenied)),
         (&*types, "web.mesh.test", Err(Code::PermissionDenied)),
-        // Anonymous callers never get one, whatever their policies are.
+        // Anonymous callers never get one, with any policies.
         ("", "web.mesh.test", Err(Code::PermissionDenied)),
         ("unknown", "web.mesh.test", Err(Code::Unauthenticated)),
         ("\u{e9}", "web.mesh.test", Err(Code::Unauthenticated)),

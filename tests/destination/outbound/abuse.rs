@@ -16,7 +16,7 @@ async fn addresses_count_as_services_and_give_their_places_back() {
         next(&mut profile).await;
         open.push(profile);
     }
-    // An address that is known already costs no place, whatever its port.
+    // An address that is known already costs no place, on any port.
     next(&mut proxy.profile("192.0.2.1:81").await.unwrap()).await;
     for target in ["192.0.2.4:80", "web.default.svc:80"] {
         let (code, text) = refusal(proxy.profile(target).await.map(drop));

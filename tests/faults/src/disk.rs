@@ -1,7 +1,7 @@
 //! A disk below a kernel that chooses when to write: its content when the power fails.
 //!
 //! - Bytes written to a file and not yet synced are there or not, sector by sector (or block by block): each shows
-//!   the bytes after any one of the writes to it, whatever others show. A sync of the file ends that choice for every
+//!   the bytes after any one of the writes to it, independently of others. A sync of the file ends that choice for every
 //!   write that had ended when the sync began.
 //! - The lengths of a file change in their order; how many of these changes are done is another choice. Bytes behind
 //!   the end read as zeros when the file grows again.

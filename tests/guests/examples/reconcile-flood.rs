@@ -1,4 +1,4 @@
-//! A controller that reads its thing endlessly, whatever the host answers.
+//! A controller that reads its thing endlessly, and ignores the host's answers.
 
 use mortise_plugin::{Context, Controller, Error, Kind, Outcome, Plugin, Reconciler, Request, ResourceType, Scope};
 use mortise_test_guests::{DESCRIPTORS, Thing};

@@ -123,7 +123,7 @@ async fn files_may_refer_to_later_resources() {
     let (code, out, err) = mortise(&["import", other.to_str().unwrap()], &env).await;
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(all(&server).await, ["a", "b", "c", "d"]);
-    // An owner that waits also delays its children, whatever the levels.
+    // An owner that waits also delays its children, on all levels.
     let levels = format!(
         "type: {NODE}\nname: p\ndata: {{unset_by: [q]}}\n---\ntype: {NODE}\nname: o\n---\ntype: {NODE}\nname: q\nowner: {NODE}/o\n\
          ---\ntype: {NODE}\nname: r\nowner: {NODE}/p\n"

@@ -63,7 +63,7 @@ async fn an_unknown_value_replaces_nothing_and_leaves_the_rest_known() {
         let last = core.plan(EVERYTHING, Some(&made), &next).await.unwrap();
         check_same(&planned.state, &last.state);
     }
-    // A change that the plugin refuses, whatever the unknown value will be, is found when it is known.
+    // A change that the plugin refuses for each unknown value is found when it is known.
     let held = Value::object([("hold", text("x"))]);
     let next = core.config(EVERYTHING, "x", &[("labels", held), ("text", unknown())]);
     let planned = core.plan(EVERYTHING, Some(&made), &next).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_refused_dry_run_agrees_with_nothing() {
     core.configure(&[]).await.unwrap();
     let first = core.config(EVERYTHING, "x", &[("text", text("One"))]);
     let made = core.make(EVERYTHING, None, &first).await.unwrap();
-    // The plugin refuses this label, whatever its value. Without a prior one the first dry run leaves it out.
+    // The plugin refuses this label with any value. Without a prior one the first dry run leaves it out.
     let held = Value::object([("hold", Value::unknown())]);
     let next = core.config(EVERYTHING, "x", &[("text", text("One")), ("labels", held)]);
     let planned = core.plan(EVERYTHING, Some(&made), &next).await.unwrap();

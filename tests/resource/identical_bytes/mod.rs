@@ -1,4 +1,4 @@
-//! A resource is returned in the bytes in which it was stored, and data in the bytes in which it was sent, whatever the
+//! A resource is returned in the bytes in which it was stored, and data in the bytes in which it was sent, with any
 //! content: Read, List, ListByOwner and WatchList return the bytes of the answer to Write or WriteStatus, before and
 //! after a restart. Unknown fields of a resource are dropped; those of its data are kept.
 //!

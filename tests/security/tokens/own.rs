@@ -97,7 +97,7 @@ async fn a_rotation_by_its_own_token_keeps_the_secret() {
     let (code, _, err) = rotate(&[]).await;
     assert!(code == Some(1) && err.contains("Permission denied"), "{err}");
     assert_eq!((secret(), dir.path().join("token.new").exists()), (third.clone(), false));
-    // Whatever became of an earlier command, its secret is not overwritten.
+    // The secret of an earlier command is not overwritten, even if that command failed.
     std::fs::write(dir.path().join("token.new"), "perhaps in use").unwrap();
     let (code, _, err) = rotate(&[]).await;
     assert!(code == Some(2) && err.contains("may hold the secret of an earlier command"), "{err}");

@@ -49,24 +49,47 @@ pub(crate) struct MappingItem {
 }
 
 /// A resource to map.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ChangedResource {
-    /// The resource as it is, or as it was last before its deletion.
-    pub(crate) now: Arc<EncodedResource>,
-    /// The versions since it was mapped last, oldest first; empty when the mapper does not follow former versions.
-    pub(crate) former: Vec<Arc<EncodedResource>>,
+    /// The resource as it is, or as it was last before its deletion; `None` once it is mapped.
+    pub(crate) now: Option<Arc<EncodedResource>>,
+    /// The versions since it was mapped last, oldest first, without those that are mapped; empty when the mapper does
+    /// not follow former versions.
+    pub(crate) former: Vec<FormerVersion>,
+}
+
+/// A version that was replaced before it was mapped as a former one.
+#[derive(Debug, Clone)]
+pub(crate) struct FormerVersion {
+    pub(crate) resource: Arc<EncodedResource>,
+    /// Calls of the mapper that failed on it as a former version; refused calls do not count.
+    pub(crate) failures: u32,
+}
+
+impl FormerVersion {
+    /// A former version that was not mapped as one yet.
+    pub(crate) fn new(resource: Arc<EncodedResource>) -> Self {
+        Self { resource, failures: 0 }
+    }
+}
+
+impl ChangedResource {
+    /// Whether every version is mapped.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.now.is_none() && self.former.is_empty()
+    }
 }
 
 impl Content for MappingItem {
     fn merge(&mut self, newer: Self) {
         self.cause.merge(newer.cause);
         self.changed = match (self.changed.take(), newer.changed) {
-            (Some(ChangedResource { mut former, .. }), Some(ChangedResource { now, former: later })) => {
-                // `later` has the `now` of the older item as a former version, unless the mapper does not follow those.
+            (Some(ChangedResource { now: was, mut former }), Some(ChangedResource { now, former: later })) => {
+                // `later` has `was` as a former version, unless the mapper does not follow those.
                 former.extend(later);
-                former.dedup_by(|a, b| Arc::ptr_eq(a, b));
+                former.dedup_by(|a, b| Arc::ptr_eq(&a.resource, &b.resource));
                 drop_between(&mut former);
-                Some(ChangedResource { now, former })
+                Some(ChangedResource { now: now.or(was), former })
             }
             (older, newer) => newer.or(older),
         };
@@ -74,8 +97,8 @@ impl Content for MappingItem {
 }
 
 /// Drops versions from the second on until the bounds hold, never the first nor the last.
-fn drop_between(former: &mut Vec<Arc<EncodedResource>>) {
-    let mut bytes: usize = former.iter().map(|version| version.bytes().len()).sum();
+fn drop_between(former: &mut Vec<FormerVersion>) {
+    let mut bytes: usize = former.iter().map(|version| version.resource.bytes().len()).sum();
     let (mut count, last) = (former.len(), former.len().saturating_sub(1));
     let mut indexes = 0..;
     former.retain(|version| {
@@ -83,7 +106,7 @@ fn drop_between(former: &mut Vec<Arc<EncodedResource>>) {
         let drops = is_between && (count > MAX_FORMER_VERSIONS || bytes > MAX_FORMER_BYTES);
         if drops {
             count -= 1;
-            bytes -= version.bytes().len();
+            bytes -= version.resource.bytes().len();
         }
         !drops
     });
@@ -112,14 +135,17 @@ mod tests {
             Arc::new(EncodedResource::encode(&resource).unwrap())
         };
         let item = |n: usize| MappingItem {
-            changed: Some(ChangedResource { now: version(n), former: vec![version(n - 1)] }),
+            changed: Some(ChangedResource { now: Some(version(n)), former: vec![FormerVersion::new(version(n - 1))] }),
             cause: Cause::default(),
         };
         let mut waiting = item(1);
         (2..100).for_each(|n| waiting.merge(item(n)));
         let ChangedResource { now, former } = waiting.changed.unwrap();
-        let versions: Vec<&str> = former.iter().map(|r| r.version()).collect();
-        assert_eq!((now.version(), former.len(), versions[0], versions[15]), ("99", MAX_FORMER_VERSIONS, "0", "98"));
+        let versions: Vec<&str> = former.iter().map(|former| former.resource.version()).collect();
+        assert_eq!(
+            (now.unwrap().version(), former.len(), versions[0], versions[15]),
+            ("99", MAX_FORMER_VERSIONS, "0", "98")
+        );
     }
 
     #[test]
@@ -131,13 +157,16 @@ mod tests {
         };
         let kept = |bytes: usize| {
             let item = |n| MappingItem {
-                changed: Some(ChangedResource { now: version(n, bytes), former: vec![version(n - 1, bytes)] }),
+                changed: Some(ChangedResource {
+                    now: Some(version(n, bytes)),
+                    former: vec![FormerVersion::new(version(n - 1, bytes))],
+                }),
                 cause: Cause::default(),
             };
             let mut waiting = item(1);
             (2..10).for_each(|n| waiting.merge(item(n)));
             let former = waiting.changed.unwrap().former;
-            former.iter().map(|r| r.version().to_owned()).collect::<Vec<_>>()
+            former.iter().map(|former| former.resource.version().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(kept(300 << 10), ["0", "7", "8"]);
         assert_eq!(kept(MAX_FORMER_BYTES), ["0", "8"]);

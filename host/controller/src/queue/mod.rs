@@ -7,6 +7,6 @@ mod item;
 mod shared;
 pub(crate) mod state;
 
-pub(crate) use item::{ChangedResource, MappingItem, ReconcileItem};
+pub(crate) use item::{ChangedResource, FormerVersion, MappingItem, ReconcileItem};
 pub(crate) use shared::SharedQueue;
 pub(crate) use state::{Job, Next};

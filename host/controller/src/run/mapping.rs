@@ -1,20 +1,28 @@
 //! The loop of a mapper: takes a change, calls the mapper, and adds the results to the reconciler's queue. A failure of
 //! the mapper delays only the item on which it failed.
+//!
+//! A former version on which the mapper fails is mapped again, as the present one is, since its targets may be unknown
+//! otherwise. A later change cannot mend a former version, so it is given up after [`MAX_FORMER_FAILURES`].
 
 use std::sync::{Arc, atomic::Ordering};
 
-use mortise_resource::{pb, types};
+use mortise_resource::{EncodedResource, pb, types};
 
 use super::{reconcile::throttle, state::Run, user_code::catch_panic};
 use crate::{
     controller::Controller,
     durations::{MAX_REFUSED_WAIT, MIN_REFUSED_WAIT},
     key::{GroupKind, Key},
+    loop_detection::Cause,
     mapper::Mapper,
-    queue::{MappingItem, Next, ReconcileItem, SharedQueue},
+    queue::{ChangedResource, MappingItem, Next, ReconcileItem, SharedQueue},
     reconciler::Context,
     request::{ErrorKind, ReconcileError},
 };
+
+/// Failures of the mapper on a former version after which it is given up. The waits between them add up to five
+/// minutes, and to eleven after faults of the code.
+const MAX_FORMER_FAILURES: u32 = 16;
 
 /// A mapper with its queue.
 pub(crate) struct Mapping {
@@ -44,69 +52,119 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
         throttle(&run, &mapping.place, key, chain, timer_fired)
     };
     while let Some(mut job) = mapping.queue.next(throttled).await {
-        match catch_panic(map(&run, &mapping, &job.content)).await {
-            Ok(ids) => {
-                for id in ids {
-                    enqueue(&run, &mapping, &id, &job.content);
-                }
-                if job.failures > 0 {
-                    recorder.mapping_recovered(&mapping.place, &job.key);
-                }
-                mapping.queue.finish(job, Next::Done(None));
-            }
-            Err(error) => {
-                let item = std::mem::take(&mut job.content);
-                let quarantined = match error.kind() {
-                    ErrorKind::Refused(wait) => {
-                        mapping
-                            .queue
-                            .finish(job, Next::Postponed(wait.clamp(MIN_REFUSED_WAIT, MAX_REFUSED_WAIT), item));
-                        continue;
-                    }
-                    kind => kind == ErrorKind::Fault,
-                };
+        let mapped = map(&run, &mapping, &job.key, &mut job.content).await;
+        let item = std::mem::take(&mut job.content);
+        let has_failed = job.failures > 0 || mapped.is_err();
+        let next = match mapped.map_err(|error| (error.kind(), error)) {
+            Ok(()) => Next::Done(None),
+            Err((ErrorKind::Refused(wait), _)) => Next::Postponed(wait.clamp(MIN_REFUSED_WAIT, MAX_REFUSED_WAIT), item),
+            Err((kind, error)) => {
+                let quarantined = kind == ErrorKind::Fault;
                 let waits = if quarantined { run.definition.quarantine_backoff } else { run.definition.backoff };
                 let wait = waits.delay(job.failures);
                 if job.failures == 0 {
                     tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "{} failed: {error}", mapping.place);
                 }
                 recorder.mapping_failed(&mapping.place, &job.key, error.to_string());
-                mapping
-                    .queue
-                    .finish(job, if quarantined { Next::Quarantine(wait, item) } else { Next::Retry(wait, item) });
+                match (item.changed.as_ref().is_none_or(ChangedResource::is_mapped), quarantined) {
+                    // The failed version was given up.
+                    (true, _) => Next::Done(None),
+                    (false, true) => Next::Quarantine(wait, item),
+                    (false, false) => Next::Retry(wait, item),
+                }
             }
+        };
+        if matches!(next, Next::Done(_)) && has_failed {
+            recorder.mapping_recovered(&mapping.place, &job.key);
         }
+        mapping.queue.finish(job, next);
         tokio::task::consume_budget().await;
     }
 }
 
-/// The results of the mapper for the current version of a resource, and for its former versions, so that the old target
-/// of a reference is reconciled, too.
-async fn map(run: &Run, mapping: &Mapping, item: &MappingItem) -> Result<Vec<pb::Id>, ReconcileError> {
-    let chain = run.controller.writes.known_length(&item.cause);
-    let context = Context { run: run.context.clone(), chain };
-    let Some(changed) = &item.changed else { return Ok(Vec::new()) };
-    let mut ids = mapping.mapper.map(&context, &changed.now).await?;
-    for was in &changed.former {
-        // A former version that cannot be mapped now could not be mapped then either; it must not delay the current
-        // one.
-        match mapping.mapper.map(&context, was).await {
-            Ok(former) => ids.extend(former),
-            Err(e) => tracing::debug!(
+/// Maps the present version of a resource, then its former ones, so that the old target of a reference is reconciled,
+/// too. Adds the results to the reconciler's queue, and leaves the versions in the item that have to be mapped again.
+///
+/// # Errors
+/// The first fault of the code, or else the first error. Versions behind a failed one are mapped all the same, those
+/// behind a refused call wait with it.
+async fn map(run: &Run, mapping: &Mapping, key: &Key, item: &mut MappingItem) -> Result<(), ReconcileError> {
+    let MappingItem { changed: Some(changed), cause } = item else { return Ok(()) };
+    let context = Context { run: run.context.clone(), chain: run.controller.writes.known_length(cause) };
+    let mut failed = FirstError::default();
+    if let Some(now) = changed.now.take()
+        && let Err(error) = map_version(run, mapping, &context, &now, cause).await
+    {
+        changed.now = Some(now);
+        failed.add(error);
+    }
+    for mut former in std::mem::take(&mut changed.former) {
+        if failed.was_refused {
+            changed.former.push(former);
+            continue;
+        }
+        let Err(error) = map_version(run, mapping, &context, &former.resource, cause).await else { continue };
+        let refused = matches!(error.kind(), ErrorKind::Refused(_));
+        former.failures += u32::from(!refused);
+        let error = error.with_subject(format_args!("former version {}", former.resource.version()));
+        if former.failures < MAX_FORMER_FAILURES {
+            changed.former.push(former);
+        } else {
+            tracing::warn!(
                 controller = &*run.controller.name,
-                "{} failed for a former version: {e}",
+                resource = %key,
+                "{} failed {MAX_FORMER_FAILURES} times, and is not tried again: {error}; the targets of this version \
+                 alone are reconciled at their next change or resync",
                 mapping.place
-            ),
+            );
+        }
+        failed.add(error);
+    }
+    failed.error.map_or(Ok(()), Err)
+}
+
+/// Maps one version of a resource, and adds the results to the reconciler's queue.
+async fn map_version(
+    run: &Run,
+    mapping: &Mapping,
+    context: &Context,
+    version: &EncodedResource,
+    cause: &Cause,
+) -> Result<(), ReconcileError> {
+    for id in catch_panic(mapping.mapper.map(context, version)).await? {
+        enqueue(run, mapping, &id, cause);
+    }
+    Ok(())
+}
+
+/// The error that decides when an item is mapped again.
+#[derive(Default)]
+struct FirstError {
+    error: Option<ReconcileError>,
+    /// A call was refused, as the next ones would be.
+    was_refused: bool,
+}
+
+impl FirstError {
+    /// Adds an error. A fault replaces a plain error, and both replace a refusal.
+    fn add(&mut self, error: ReconcileError) {
+        let rank = |error: &ReconcileError| match error.kind() {
+            ErrorKind::Refused(_) => 0,
+            ErrorKind::Failed => 1,
+            ErrorKind::Fault => 2,
+        };
+        self.was_refused |= matches!(error.kind(), ErrorKind::Refused(_));
+        if self.error.as_ref().is_none_or(|first| rank(first) < rank(&error)) {
+            self.error = Some(error);
         }
     }
-    Ok(ids)
 }
 
 /// Adds one result to the reconciler's queue, if it is of the managed type.
-fn enqueue(run: &Run, mapping: &Mapping, id: &pb::Id, item: &MappingItem) {
+fn enqueue(run: &Run, mapping: &Mapping, id: &pb::Id, cause: &Cause) {
     let managed = GroupKind::from(&run.definition.managed);
     if id.r#type.as_ref().is_some_and(|resource_type| managed.matches(resource_type)) && !id.name.is_empty() {
-        run.controller.queue.add(&Key::of(id), ReconcileItem::new(&id.uid, item.cause.clone()));
+        run.controller.queue.add(&Key::of(id), ReconcileItem::new(&id.uid, cause.clone()));
         return;
     }
     let before = run.controller.recorder.mapper_skipped.fetch_add(1, Ordering::Relaxed);

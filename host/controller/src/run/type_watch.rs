@@ -16,7 +16,7 @@ use crate::{
     cache::Cache,
     key::Key,
     loop_detection::Cause,
-    queue::{ChangedResource, MappingItem, ReconcileItem},
+    queue::{ChangedResource, FormerVersion, MappingItem, ReconcileItem},
     source::Event,
     status::INDEX_PLACE_PREFIX,
 };
@@ -157,8 +157,8 @@ fn enqueue(
     if let Some(mapping) = &watched.mapping {
         // The generation stays the same when only the status changes, and a status holds no reference.
         let moved = |was: &Arc<EncodedResource>| was.generation() != now.generation() || was.generation().is_empty();
-        let former = was.filter(|was| mapping.mapper.follows() && moved(was)).into_iter().collect();
-        let changed = Some(ChangedResource { now: now.clone(), former });
+        let former = was.filter(|was| mapping.mapper.follows() && moved(was)).map(FormerVersion::new);
+        let changed = Some(ChangedResource { now: Some(now.clone()), former: former.into_iter().collect() });
         mapping.queue.add(key, MappingItem { changed, cause: cause.clone() });
     }
     if watched.managed {

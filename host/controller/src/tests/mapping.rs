@@ -163,7 +163,7 @@ async fn a_mapper_that_fails_holds_up_nothing_but_that_item() {
     assert_eq!(status.failures[1].message, "no xs");
     harness.lease.0.send_replace(false);
     harness.settle().await;
-    assert_eq!(harness.status().mapper_queue_depth, 0, "another server maps everything anew");
+    assert_eq!(harness.status().mapper_queue_depth, 0, "another server maps everything again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,4 +226,86 @@ async fn every_former_version_that_was_not_mapped_is() {
     harness.store.point(&album(), "x", "c");
     harness.settle().await;
     assert_eq!(harness.probe.names(), ["c", "a", "b"]);
+}
+
+/// A mapper by reference; the closure gets the version and the number of calls with it before, and may fail.
+fn failing(fails: impl Fn(u64, usize) -> Result<(), ReconcileError> + Send + Sync + 'static) -> Mapper {
+    let calls = Mutex::new(std::collections::HashMap::<u64, usize>::new());
+    Mapper::References(Arc::new(move |r| {
+        let version = r.version.parse().unwrap();
+        let before = {
+            let mut calls = calls.lock();
+            let count = calls.entry(version).or_default();
+            *count += 1;
+            *count - 1
+        };
+        fails(version, before)?;
+        refers(r)
+    }))
+}
+
+/// The old target is reconciled after a wait; the new one without.
+#[tokio::test(start_paused = true)]
+async fn a_former_version_on_which_the_mapper_fails_is_mapped_again() {
+    type Failure = fn() -> ReconcileError;
+    let failures: [(Failure, u64); 4] = [
+        (|| ReconcileError::refused("quarantined", Duration::from_millis(200)), 200),
+        (|| ReconcileError::fault("trapped"), 1_000),
+        (|| "starved".into(), 5),
+        (|| panic!("broken"), 5),
+    ];
+    for (failure, wait) in failures {
+        // The first version is mapped as the present one, fails once as a former one, and then not again.
+        let harness = fresh(failing(move |version, before| match (version, before) {
+            (1, 1) => Err(failure()),
+            _ => Ok(()),
+        }))
+        .await;
+        harness.store.point(&album(), "x", "a");
+        harness.settle().await;
+        assert_eq!(harness.probe.names(), ["a"]);
+        harness.store.point(&album(), "x", "b");
+        harness.pass(wait - 1).await;
+        assert_eq!(harness.probe.names(), ["b"], "the present version is not delayed");
+        harness.pass(2).await;
+        assert_eq!(harness.probe.names(), ["a"], "and not mapped again");
+        let status = harness.status();
+        assert!(status.failures.iter().all(|failure| failure.resolved), "{:?}", status.failures);
+        assert!(status.failures.iter().all(|failure| failure.message.starts_with("former version 1: ")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_version_waits_with_a_change_that_comes_meanwhile() {
+    let harness = fresh(failing(|version, before| match (version, before) {
+        (1, 1) => Err(ReconcileError::refused("quarantined", Duration::from_millis(200))),
+        _ => Ok(()),
+    }))
+    .await;
+    harness.store.point(&album(), "x", "a");
+    harness.settle().await;
+    harness.store.point(&album(), "x", "b");
+    harness.settle().await;
+    assert_eq!(harness.probe.names(), ["a", "b"]);
+    harness.store.point(&album(), "x", "c");
+    harness.pass(250).await;
+    assert_eq!(harness.probe.names(), ["c", "a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_version_that_keeps_failing_is_given_up_and_holds_up_no_other_version() {
+    let harness = fresh(failing(|version, _| if version == 2 { Err("no".into()) } else { Ok(()) })).await;
+    harness.store.point(&album(), "x", "a");
+    harness.settle().await;
+    harness.store.point(&album(), "x", "b");
+    harness.settle().await;
+    assert_eq!(harness.probe.names(), ["a", "a"], "former versions are mapped even if the present one cannot be");
+    let while_present = harness.status().mapper_errors;
+    harness.store.point(&album(), "x", "c");
+    harness.settle().await;
+    assert_eq!(harness.probe.names(), ["c"]);
+    harness.pass(10_000_000).await;
+    let status = harness.status();
+    assert_eq!((status.mapper_errors - while_present, status.mapper_queue_depth), (16, 0));
+    assert!(status.failures[0].resolved && harness.probe.names().is_empty());
 }

@@ -26,7 +26,7 @@ pub fn good_manifest() -> Manifest {
     }
 }
 
-/// Components with a manifest that a host must refuse, whatever else is loaded: pairs of fault and component.
+/// Components with a manifest that a host must refuse beside any other plugins: pairs of fault and component.
 ///
 /// # Panics
 /// As [`good_manifest`] and [`manifest_only`].
