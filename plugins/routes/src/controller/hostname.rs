@@ -51,10 +51,10 @@ impl RouteFiles<'_> {
                 left?;
             }
         }
-        match place.and_then(|place| written.map(|mut refusals| refusals.remove(&place)).transpose()) {
+        let mut refusals = written?;
+        match place.and_then(|place| refusals.remove(&place)) {
             // Tried again: a name may resolve later.
-            Some(Ok(failure)) => Err(RouteError::Refused(failure)),
-            Some(Err(error)) => Err(error),
+            Some(failure) => Err(RouteError::Refused(failure)),
             None => Ok(()),
         }
     }
