@@ -38,7 +38,7 @@ pub fn workload(name: &str, host: &str, port: u16) -> pb::Resource {
     checked(name, host, port, Vec::new())
 }
 
-fn checked(name: &str, host: &str, port: u16, checks: Vec<HealthCheck>) -> pb::Resource {
+pub fn checked(name: &str, host: &str, port: u16, checks: Vec<HealthCheck>) -> pb::Resource {
     let data = Workload {
         addresses: vec![WorkloadAddress { host: host.into(), ports: Vec::new() }],
         ports: vec![WorkloadPort { name: "http".into(), port: port.into(), protocol: 0, opaque: false }],
@@ -48,7 +48,7 @@ fn checked(name: &str, host: &str, port: u16, checks: Vec<HealthCheck>) -> pb::R
     resource(id("catalog.v1.Workload", name), Some(any("catalog.v1.Workload", &data)))
 }
 
-fn check(name: &str, check: Check, interval: i64) -> HealthCheck {
+pub fn check(name: &str, check: Check, interval: i64) -> HealthCheck {
     let interval = (!matches!(check, Check::Ttl(_))).then_some(prost_types::Duration { seconds: interval, nanos: 0 });
     HealthCheck { name: name.into(), check: Some(check), interval, ..HealthCheck::default() }
 }

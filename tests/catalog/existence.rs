@@ -162,12 +162,13 @@ async fn large_services_cost_what_changes() {
 
 /// Subscribers of a service with slices, of which workloads come, change and go, and endpoints are deleted by hand: the
 /// number of messages in which it is empty or absent. It takes minutes:
-/// `MORTISE_CHURN_EVENTS=10000 cargo test --test wire -- --ignored --nocapture catalog::existence::churn`.
+/// `MORTISE_CHURN_EVENTS=10000 cargo test --test wire -- --ignored --nocapture catalog::existence::churn`. With
+/// `MORTISE_CHURN_SUBSCRIBERS=250` they get over a million messages.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "prints figures, and takes minutes"]
 async fn churn_of_slices_empties_nothing() {
-    const SUBSCRIBERS: usize = 50;
-    let events = std::env::var("MORTISE_CHURN_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_u32);
+    let number = |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (events, subscribers) = (number("MORTISE_CHURN_EVENTS", 1_000_u32), number("MORTISE_CHURN_SUBSCRIBERS", 50));
     let server = Server::start().await;
     let mut rng = fastrand::Rng::with_seed(48);
     let mut truth: std::collections::BTreeMap<u32, u32> = (0..90).map(|number| (number, 1)).collect();
@@ -177,7 +178,7 @@ async fn churn_of_slices_empties_nothing() {
     server.write(service("web", "web-")).await.unwrap();
     let mut following = tokio::task::JoinSet::new();
     let (end, ended) = tokio::sync::watch::channel(None);
-    for _ in 0..SUBSCRIBERS {
+    for _ in 0..subscribers {
         let (mut stream, mut ended) = (Api::Linkerd.of(&server, "web").await, ended.clone());
         following.spawn(async move {
             let mut proxy = Proxy { is_first: true, ..Proxy::default() };
@@ -227,7 +228,7 @@ async fn churn_of_slices_empties_nothing() {
         (messages, empty) = (messages + of_one, empty + empty_of_one);
     }
     println!(
-        "{events} events in {:?}: {messages} messages to {SUBSCRIBERS}, {empty} of them empty or absent",
+        "{events} events in {:?}: {messages} messages to {subscribers}, {empty} of them empty or absent",
         begun.elapsed()
     );
     assert_eq!(empty, 0);

@@ -1,5 +1,6 @@
 //! Service discovery: the endpoints that the plugin `catalog` computes, and DNS.
 
+mod checks;
 mod dns;
 mod dns_answers;
 mod endpoints;

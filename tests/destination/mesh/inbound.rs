@@ -117,28 +117,49 @@ async fn put(server: &Server, rules: Vec<InboundRule>, change: impl FnOnce(&mut 
     server.write(resource(id, Some(any(WORKLOAD, &data)))).await.unwrap();
 }
 
+/// The refusal of a workload that does not exist. A proxy keeps the policy that it has, and asks again.
+async fn absent(server: &Server, name: &str) -> Status {
+    let mut client = InboundServerPoliciesClient::new(server.channel().await);
+    let request = spec(&format!("default:{name}"), PORT.into());
+    let (got, watched) = (client.get_port(request.clone()).await, client.watch_port(request).await);
+    let (got, watched) = (got.map(drop).unwrap_err(), watched.map(drop).unwrap_err());
+    assert_eq!((got.code(), got.message()), (watched.code(), watched.message()));
+    got
+}
+
 #[tokio::test]
-async fn a_workload_has_the_default_policy_until_it_appears_and_after_it_is_gone() {
+async fn a_workload_that_is_gone_opens_no_port() {
     let server = Setup::new().start().await;
-    let mut stream = watch(server.channel().await, "web-1", PORT).await;
-    assert_eq!(next(&mut stream).await.unwrap(), open_to_everyone(detect()));
+    let text = |name: &str| {
+        format!(
+            "the workload default/{name} does not exist, so it has no policy; create the Workload, and the proxy gets it \
+             when it asks again"
+        )
+    };
+    // A name that no workload can have is no other fault.
+    for name in ["web-1", "WEB_1"] {
+        let status = absent(&server, name).await;
+        assert_eq!((status.code(), status.message()), (Code::NotFound, text(name).as_str()));
+    }
     put(&server, vec![rule("http", &["client.mesh.test"])], |_| ()).await;
     let restricted = permitted(PORT, vec![(every_network(), clients(&["client.mesh.test"], &[]))]);
+    let mut stream = watch(server.channel().await, "web-1", PORT).await;
     assert_eq!(next(&mut stream).await.unwrap(), restricted);
     let mut client = InboundServerPoliciesClient::new(server.channel().await);
     let got = client.get_port(spec("default:web-1", PORT.into())).await.unwrap().into_inner();
     assert_eq!(got, restricted);
     server.delete(&id_in(WORKLOAD, "web-1", "default", "default"), "").await.unwrap();
-    assert_eq!(next(&mut stream).await.unwrap(), open_to_everyone(detect()));
-    // A name that no workload can have is not an error.
-    let mut other = watch(server.channel().await, "WEB_1", PORT).await;
-    assert_eq!(next(&mut other).await.unwrap(), open_to_everyone(detect()));
+    let ended = next(&mut stream).await.unwrap_err();
+    assert_eq!((ended.code(), ended.message()), (Code::NotFound, text("web-1").as_str()));
+    assert_eq!(absent(&server, "web-1").await.code(), Code::NotFound);
     // Workloads with longer names are others.
     let longer = workload(PORT, "", vec![rule("", &["a.mesh.test"])]);
     let id = id_in(WORKLOAD, "web-12", "default", "default");
     server.write(resource(id, Some(any(WORKLOAD, &longer)))).await.unwrap();
+    assert_eq!(absent(&server, "web-1").await.code(), Code::NotFound);
     put(&server, vec![rule("", &["*.mesh.test"])], |_| ()).await;
     let suffix = permitted(PORT, vec![(every_network(), clients(&[], &[&["mesh", "test"]]))]);
+    let mut stream = watch(server.channel().await, "web-1", PORT).await;
     assert_eq!(next(&mut stream).await.unwrap(), suffix);
 }
 
@@ -209,7 +230,7 @@ async fn wrong_requests_are_invalid() {
     }
 }
 
-/// The workload must not look absent to a caller that may not read it: an absent one is open to everyone.
+/// The workload must not look absent to a caller that may not read it.
 #[tokio::test]
 async fn a_caller_that_may_not_read_the_workload_gets_no_policy() {
     let guarded = Guarded::start(Setup::new()).await;
@@ -229,8 +250,10 @@ async fn a_caller_that_may_not_read_the_workload_gets_no_policy() {
         let mut client = InboundServerPoliciesClient::new(guarded.channel(secret).await);
         let refused = client.watch_port(spec("default:web-1", PORT.into())).await.map(drop).unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
-        let refused = client.get_port(spec("default:WEB", PORT.into())).await.map(drop);
-        assert_eq!(refused.is_err(), secret.is_empty(), "{refused:?}");
+        // Only a caller with permissions learns that no workload has the name.
+        let refused = client.get_port(spec("default:WEB", PORT.into())).await.map(drop).unwrap_err();
+        let expected = if secret.is_empty() { Code::PermissionDenied } else { Code::NotFound };
+        assert_eq!(refused.code(), expected, "{refused}");
     }
     let mut client = InboundServerPoliciesClient::new(guarded.channel(&reads).await);
     let mut stream = client.watch_port(spec("default:web-1", PORT.into())).await.unwrap().into_inner();
@@ -251,6 +274,7 @@ async fn without_the_plugin_and_over_the_limit_streams_are_refused() {
 
     let server = Setup::new().limit("destination_streams", 1).start().await;
     let channel = server.channel().await;
+    put(&server, Vec::new(), |_| ()).await;
     let mut first = watch(channel.clone(), "web-1", PORT).await;
     next(&mut first).await.unwrap();
     let mut client = InboundServerPoliciesClient::new(channel);

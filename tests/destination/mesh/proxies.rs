@@ -164,10 +164,12 @@ async fn two_proxies_get_all_that_they_need_and_reach_each_other_with_mutual_tls
 
     let (web_token, shop_token) = (mesh.token("web", WEB).await, mesh.token("shop", SHOP).await);
     let other_token = mesh.token("other", "other.").await;
+    mesh.write_workload("shop-1", &workload(3000, SHOP, Vec::new())).await;
+    mesh.write_workload("other-1", &workload(3001, "other.mesh.test", Vec::new())).await;
     let web = Proxy::start(&mesh, "web-1", WEB, &web_token, &[port, 9]).await;
     let shop = Proxy::start(&mesh, "shop-1", SHOP, &shop_token, &[3000]).await;
     let other = Proxy::start(&mesh, "other-1", "other.mesh.test", &other_token, &[]).await;
-    // A port without a permission, the port of probes, and all ports of a workload that the catalog does not have.
+    // A port without a permission, the port of probes, and all ports of a workload without permissions.
     let default = |policy: &Policy| *policy == open_to_everyone(policy.protocol.clone().unwrap());
     assert!(!default(&web.policies[0]) && web.policies[1..].iter().chain(&shop.policies).all(default));
     for policy in web.policies.iter().chain(&shop.policies) {

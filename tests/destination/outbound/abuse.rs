@@ -1,10 +1,13 @@
 //! Many targets, unread streams, and the ends of streams.
 
+use linkerd2_proxy_api::outbound::{HttpRoute as OutboundRoute, OutboundPolicy, http_route::distribution::Kind};
+use mortise_plugin_catalog::proto::catalog::v1::{HttpRoute, HttpRouteRule, RouteBackend, RouteParent};
+use prost::Message as _;
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use super::{Proxy, VIP, at, end, next, service, service_data, until};
-use crate::support::{Server, Setup, eventually, refusal};
+use super::{Proxy, VIP, at, detect, end, next, service, service_data, until, workload, workload_data};
+use crate::support::{Server, Setup, any, eventually, id, refusal, resource};
 
 #[tokio::test]
 async fn addresses_count_as_services_and_give_their_places_back() {
@@ -80,4 +83,65 @@ async fn without_the_plugin_policies_are_unavailable() {
     std::fs::write(server.plugin_dir.join("catalog.wasm"), crate::destination::proxy::types("0.1.0")).unwrap();
     let comes = async || proxy.policy(Some(at(VIP))).await.is_err_and(|status| status.code() == Code::NotFound);
     eventually("the type is there", comes).await;
+}
+
+async fn put_routes(server: &Server, number: u32, rule: &HttpRouteRule) {
+    let data = HttpRoute {
+        parent: Some(RouteParent { service: "web".into(), port: 0 }),
+        rules: vec![rule.clone(); 16],
+        services: Vec::new(),
+    };
+    let id = id("catalog.v1.HttpRoute", &format!("route-{number}"));
+    server.write(resource(id, Some(any("catalog.v1.HttpRoute", &data)))).await.unwrap();
+}
+
+fn routes(policy: &OutboundPolicy) -> Vec<OutboundRoute> {
+    detect(policy.clone()).http1.unwrap().routes
+}
+
+/// The number of backends of the first rule of a route.
+fn first_backends(route: &OutboundRoute) -> usize {
+    match route.rules[0].backends.as_ref().unwrap().kind.as_ref().unwrap() {
+        Kind::FirstAvailable(first) => first.backends.len(),
+        Kind::RandomAvailable(random) => random.backends.len(),
+        Kind::Empty(_) => 0,
+    }
+}
+
+/// Clients take 4 MiB: the most routes that a service may have stay below that.
+#[tokio::test]
+async fn the_largest_policy_is_one_that_clients_accept() {
+    let server = Server::start().await;
+    server.write(service("web", &service_data("web-"))).await.unwrap();
+    for number in 1..=20 {
+        let mut data = workload_data(&format!("10.0.0.{number}"));
+        data.weight = number;
+        server.write(workload(&format!("web-{number}"), &data)).await.unwrap();
+    }
+    let proxy = Proxy::of(&server).await;
+    let mut policy = proxy.watch(at(VIP)).await;
+    while policy.as_ref().is_err_and(|status| status.code() == Code::NotFound) {
+        policy = proxy.watch(at(VIP)).await;
+    }
+    let mut policy = policy.unwrap();
+    until(&mut policy, |policy| first_backends(&routes(policy)[0]) == 20).await;
+    // Each of the first rules has the weights of the workloads; with more rules they are too many.
+    put_routes(&server, 0, &HttpRouteRule::default()).await;
+    until(&mut policy, |policy| routes(policy)[0].rules.len() == 16 && first_backends(&routes(policy)[0]) == 20).await;
+    for number in 1..8 {
+        put_routes(&server, number, &HttpRouteRule::default()).await;
+    }
+    until(&mut policy, |policy| routes(policy).len() == 8 && first_backends(&routes(policy)[0]) == 1).await;
+    // As many backends as routes may have, with the longest names.
+    let backend = |number: u32| RouteBackend { service: format!("{number:063}"), port: 0, weight: Some(1) };
+    let rule = HttpRouteRule { backends: (0..16).map(backend).collect(), ..HttpRouteRule::default() };
+    for number in 0..9 {
+        put_routes(&server, number, &rule).await;
+    }
+    let is_full = |policy: &OutboundPolicy| {
+        let routes = routes(policy);
+        routes.len() == 8 && routes.iter().all(|route| first_backends(route) == 16)
+    };
+    let full = until(&mut policy, is_full).await;
+    assert!((500_000..4 << 20).contains(&full.encoded_len()), "{} bytes", full.encoded_len());
 }

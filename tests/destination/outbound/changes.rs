@@ -161,3 +161,44 @@ async fn an_address_shows_no_more_than_the_permission_to_read_its_endpoints() {
         }
     }
 }
+
+/// A service that declares the address of a workload takes it. That needs the right to write services.
+#[tokio::test]
+async fn a_service_takes_the_address_of_a_workload_with_the_right_to_write_services_alone() {
+    let guarded = Guarded::start(Setup::new()).await;
+    guarded.write(workload("db-1", &workload_data("10.96.0.10"))).await;
+    let read = data::TypeRule {
+        types: vec!["catalog/ServiceEndpoints".into()],
+        verbs: vec!["list".into(), "read".into()],
+        ..data::TypeRule::default()
+    };
+    let write = |of: &str| data::TypeRule {
+        types: vec![format!("catalog/{of}")],
+        verbs: vec!["write".into(), "read".into()],
+        ..data::TypeRule::default()
+    };
+    guarded.policy("workloads", "", vec![read.clone(), write("Workload")]).await;
+    guarded.policy("services", "", vec![read, write("Service")]).await;
+    let workloads = guarded.token("workloads", &["workloads"], |_| {}).await;
+    let services = guarded.token("services", &["services"], |_| {}).await;
+    let request = linkerd2_proxy_api::destination::GetDestination { path: VIP.into(), ..Default::default() };
+    let channel = guarded.channel(&services).await;
+    let mut client = linkerd2_proxy_api::destination::destination_client::DestinationClient::new(channel);
+    let mut profile = client.get_profile(request).await.unwrap().into_inner();
+    let of_workload = next(&mut profile).await;
+    assert_eq!(of_workload.parent_ref, super::metadata_of("catalog", "Workload", "db-1", 80), "{of_workload:?}");
+
+    let thief = service("thief", &service_data("thief-"));
+    let put = async |secret: &str| {
+        let request = pb::WriteRequest { resource: Some(thief.clone()) };
+        guarded.resources(secret).await.write(request).await.map(drop)
+    };
+    let refused = put(&workloads).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    put(&services).await.unwrap();
+    // The first change is that of the right, so the refused write changed nothing.
+    let taken = until(&mut profile, |profile| profile.endpoint.is_none()).await;
+    assert!(is_of(&taken, "thief"), "{taken:?}");
+    guarded.delete(id("catalog.v1.Service", "thief")).await;
+    until(&mut profile, |profile| *profile == of_workload).await;
+}

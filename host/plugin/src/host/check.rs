@@ -7,7 +7,8 @@
 //! is in a process group of its own, of which nothing is left after the check.
 //!
 //! # Limits
-//! The program ends before the deadline, or is killed. Of its output, the last [`MAX_OUTPUT_BYTES`] are read into the
+//! The program ends before the deadline, or is killed. A killed program that does not end soon is left to a thread, which
+//! reaps it; at most [`MAX_LEFT`] are left so. Of its output, the last [`MAX_OUTPUT_BYTES`] are read into the
 //! failure; a copied config has [`MAX_CONFIG_BYTES`].
 
 use std::{
@@ -24,6 +25,7 @@ use std::{
 };
 
 use mortise_resource::Code;
+use parking_lot::Mutex;
 use rustix::{
     fs::{OFlags, fcntl_setfl},
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
@@ -50,6 +52,15 @@ const READS_PER_POLL: usize = 64;
 /// Longest wait for the end of a killed program. One of another user cannot be killed.
 const KILL_WAIT: Duration = Duration::from_millis(100);
 
+/// Interval at which the programs that were left are looked at.
+const REAP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Most killed programs that have not ended. With more, no check is made.
+const MAX_LEFT: usize = 16;
+
+/// The killed programs of this process that have not ended.
+static LEFT: Left = Left(Mutex::new(Children { children: Vec::new(), is_reaped: false }));
+
 /// Programs are found here if the server has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -72,6 +83,10 @@ pub(super) fn run(check: &Check, candidate: &Candidate<'_>, key: &str, until: In
         let text = format!("file {name:?} was not checked: {what}: {e}; see {key} in config.toml");
         Failure::new(Code::FailedPrecondition, text)
     };
+    if !LEFT.has_room() {
+        let text = format!("{MAX_LEFT} programs of earlier checks were stopped and do not end; end them");
+        return Err(cannot("no program is started", io::Error::other(text)));
+    }
     let temp = tempfile::Builder::new().prefix("mortise-check-").tempdir();
     let temp = temp.map_err(|e| cannot("a temporary directory cannot be made", e))?;
     let places = Places::new(temp.path());
@@ -198,7 +213,7 @@ impl Started {
         let ended = loop {
             self.read(&mut last);
             match waitid(WaitId::Pid(group), options) {
-                Ok(None) | Err(rustix::io::Errno::INTR) if Instant::now() < until => pause(),
+                Ok(None) | Err(rustix::io::Errno::INTR) if Instant::now() < until => pause(POLL_INTERVAL),
                 found => break found?.is_some(),
             }
         };
@@ -208,10 +223,13 @@ impl Started {
         let patience = Instant::now() + KILL_WAIT;
         let status = loop {
             match self.child.try_wait()? {
-                None if Instant::now() < patience => pause(),
+                None if Instant::now() < patience => pause(POLL_INTERVAL),
                 status => break status,
             }
         };
+        if status.is_none() {
+            LEFT.add(self.child);
+        }
         Ok((status.filter(|_| ended), last.into()))
     }
 
@@ -226,9 +244,48 @@ impl Started {
     }
 }
 
-fn pause() {
+/// Killed programs that have not ended. A thread reaps them, and ends with the last one.
+struct Left(Mutex<Children>);
+
+struct Children {
+    children: Vec<Child>,
+    /// Whether the thread runs.
+    is_reaped: bool,
+}
+
+impl Left {
+    fn has_room(&self) -> bool {
+        self.0.lock().children.len() < MAX_LEFT
+    }
+
+    /// Adds a program. If no thread can be started, the next program's thread reaps it, too.
+    fn add(&'static self, child: Child) {
+        let mut left = self.0.lock();
+        left.children.push(child);
+        if !left.is_reaped {
+            let named = thread::Builder::new().name("check-reaper".to_owned());
+            left.is_reaped = named.spawn(|| self.reap()).is_ok();
+        }
+    }
+
+    fn reap(&self) {
+        loop {
+            let mut left = self.0.lock();
+            // A program that cannot be waited for was reaped.
+            left.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            if left.children.is_empty() {
+                left.is_reaped = false;
+                return;
+            }
+            drop(left);
+            pause(REAP_INTERVAL);
+        }
+    }
+}
+
+fn pause(time: Duration) {
     #[allow(clippy::disallowed_methods, reason = "on a thread that may wait")]
-    thread::sleep(POLL_INTERVAL);
+    thread::sleep(time);
 }
 
 #[cfg(test)]

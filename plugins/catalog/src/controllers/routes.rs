@@ -40,6 +40,10 @@ pub(crate) const MAX_ROUTES: usize = 64;
 /// Most bytes of a service's routes.
 const MAX_BYTES: usize = 256 << 10;
 
+/// Most backends in the rules of a service's routes; a rule without backends counts as one. Each makes some 1,200 bytes
+/// of the message to a proxy, which accepts 4 MiB.
+pub(crate) const MAX_BACKENDS: usize = 2_048;
+
 /// Delay until a route that waits for a place looks again.
 const WAITING_RETRY_DELAY: Duration = Duration::from_secs(10);
 
@@ -125,7 +129,7 @@ impl Reconciler for Routes {
 /// The routes that fit, oldest first; one that is too large holds up no other. Uids grow with time.
 fn fitting(mut routes: Vec<Typed<HttpRoute>>) -> Vec<ServiceRoute> {
     routes.sort_by(|left, right| left.id().uid.cmp(&right.id().uid));
-    let mut bytes = 0;
+    let (mut bytes, mut backends) = (0, 0);
     let compiled = routes.into_iter().map(|route| ServiceRoute {
         route: route.name().to_owned(),
         port: route.data.parent.map(|parent| parent.port).unwrap_or_default(),
@@ -134,8 +138,11 @@ fn fitting(mut routes: Vec<Typed<HttpRoute>>) -> Vec<ServiceRoute> {
     compiled
         .filter(|route| {
             let size = bytes + route.encoded_len();
-            let fits = size <= MAX_BYTES;
-            bytes = if fits { size } else { bytes };
+            let count = backends + route.rules.iter().map(|rule| rule.backends.len().max(1)).sum::<usize>();
+            let fits = size <= MAX_BYTES && count <= MAX_BACKENDS;
+            if fits {
+                (bytes, backends) = (size, count);
+            }
             fits
         })
         .take(MAX_ROUTES)
@@ -157,7 +164,7 @@ impl Reconciler for Statuses {
         } else if is_there {
             Condition::holds(ROUTED).reason(ROUTED)
         } else {
-            let bounds = format!("{MAX_ROUTES} routes and {} KiB of them", MAX_BYTES >> 10);
+            let bounds = format!("{MAX_ROUTES} routes, {} KiB and {MAX_BACKENDS} backends of them", MAX_BYTES >> 10);
             let text =
                 format!("waits for a place: a service has room for {bounds}; delete others, or merge their rules");
             Condition::fails(ROUTED).reason("Waiting").message(text)

@@ -23,7 +23,7 @@ impl Memory {
 
 /// The memory of one object; returned when the share is dropped.
 #[derive(Debug)]
-pub(super) struct MemoryShare {
+pub(in crate::grpc) struct MemoryShare {
     sum: Memory,
     bytes: usize,
 }

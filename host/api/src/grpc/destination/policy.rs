@@ -3,11 +3,16 @@
 //! # Contract
 //! A message is complete or is not sent: proxies fail every request to a target whose message lacks a part. Each
 //! backend of a service has a path that Get understands.
+//!
+//! # Limits
+//! Clients accept [`MAX_MESSAGE_BYTES`]. With more than [`MAX_BACKENDS`] backends in all rules, those without backends
+//! of their own lose the weights of workloads. The plugin bounds routes; if a client wrote larger ones, the policy has
+//! none of them. The log names the service in both cases.
 
 use prost_types::Duration as ProtoDuration;
 
 use super::{
-    authority::Authority,
+    authority::{Authority, ServiceName},
     profile::{routes_of_port, service_metadata, weights},
     view::summary::Summary,
     workload::OwnWorkload,
@@ -46,6 +51,12 @@ const FAILFAST_TIMEOUT: ProtoDuration = ProtoDuration { seconds: 3, nanos: 0 };
 /// Largest body of a request that is repeated, bytes.
 const MAX_RETRY_BYTES: u32 = 64 << 10;
 
+/// Most backends in the rules of a service: some 600 bytes each, for HTTP/1 and HTTP/2. The plugin's bound of routes.
+const MAX_BACKENDS: usize = 2_048;
+
+/// Largest message that clients accept, bytes.
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
 /// Backends with their shares of the requests.
 struct Backends(Vec<(Backend, u32)>);
 
@@ -78,6 +89,11 @@ impl Backends {
     distribution!(for_grpc, grpc_route);
     distribution!(for_opaque, opaque_route);
 
+    /// All workloads of the service as one backend.
+    fn balanced(authority: &Authority, zone: &str) -> Self {
+        Self(vec![(balanced(authority, zone), 1)])
+    }
+
     /// The service itself: its workloads by weight if they have different ones, else all of them as one backend.
     fn of_service(authority: &Authority, zone: &str, summary: &Summary) -> Self {
         let instances = match authority.selection.instance {
@@ -85,7 +101,7 @@ impl Backends {
             Some(_) => Default::default(),
         };
         if instances.is_empty() {
-            return Self(vec![(balanced(authority, zone), 1)]);
+            return Self::balanced(authority, zone);
         }
         let instance = |(workload, weight)| {
             let mut authority = authority.clone();
@@ -98,18 +114,41 @@ impl Backends {
 
 /// The policy of a service or of one of its workloads, framed for the client.
 pub(super) fn of_service(authority: &Authority, zone: &str, summary: &Summary) -> Vec<u8> {
-    let own = Backends::of_service(authority, zone, summary);
-    let port = summary.port.as_ref();
-    let routes: Vec<HttpRoute> = match authority.selection.instance {
-        None => routes_of_port(&summary.routes, authority.selection.port)
-            .map(|route| http_route(route, authority, zone, &own))
-            .collect(),
+    let mut own = Backends::of_service(authority, zone, summary);
+    let mut routes: Vec<&ServiceRoute> = match authority.selection.instance {
+        None => routes_of_port(&summary.routes, authority.selection.port).collect(),
         Some(_) => Vec::new(),
     };
-    let protocol = port.map_or(Protocol::Tcp, |port| port.protocol());
-    let kind = protocol_kind(protocol, port.is_some_and(|port| port.opaque), &own, routes);
-    let metadata = Some(service_metadata(authority));
-    framed(&OutboundPolicy { protocol: Some(ProxyProtocol { kind: Some(kind) }), metadata }).to_vec()
+    let ServiceName { namespace, name } = &authority.service;
+    if backends(&routes, own.0.len()) > MAX_BACKENDS && own.0.len() > 1 {
+        tracing::warn!(
+            namespace,
+            name,
+            "the routes of a service are too many for weights of its workloads; merge rules"
+        );
+        own = Backends::balanced(authority, zone);
+    }
+    let make = |routes: &[&ServiceRoute]| {
+        let port = summary.port.as_ref();
+        let routes = routes.iter().map(|route| http_route(route, authority, zone, &own)).collect();
+        let protocol = port.map_or(Protocol::Tcp, |port| port.protocol());
+        let kind = protocol_kind(protocol, port.is_some_and(|port| port.opaque), &own, routes);
+        let metadata = Some(service_metadata(authority));
+        framed(&OutboundPolicy { protocol: Some(ProxyProtocol { kind: Some(kind) }), metadata }).to_vec()
+    };
+    let has_room = backends(&routes, own.0.len()) <= MAX_BACKENDS;
+    if let Some(message) = has_room.then(|| make(&routes)).filter(|message| message.len() <= MAX_MESSAGE_BYTES) {
+        return message;
+    }
+    tracing::warn!(namespace, name, "the routes of a service are too large for its clients, and left out; merge rules");
+    routes.clear();
+    make(&routes)
+}
+
+/// The number of backends in the rules of routes, if a rule without backends has this number.
+fn backends(routes: &[&ServiceRoute], own: usize) -> usize {
+    let rules = routes.iter().flat_map(|route| &route.rules);
+    rules.map(|rule| if rule.backends.is_empty() { own } else { rule.backends.len() }).sum()
 }
 
 /// The policy of a workload at its own address, framed for the client.

@@ -6,7 +6,7 @@
 //!
 //! # Cost and limits
 //! A stream takes one watch (`service.max_watches`) and one of the places for streams of proxies, as a stream of the
-//! destination API does.
+//! destination API does, and counts as state of that API.
 
 mod policy;
 mod stream;
@@ -42,7 +42,7 @@ impl InboundApi {
     fn open(&self, caller: Caller, request: &PortSpec) -> Result<PortStream, Error> {
         let name = WorkloadName::parse(&request.workload)?;
         let port = port_number(request.port)?;
-        Ok(PortStream::new(&self.0, self.0.place()?, caller, name, port))
+        PortStream::new(&self.0, caller, name, port)
     }
 }
 

@@ -41,12 +41,12 @@ const GROUP_LABEL: &str = "group";
 const KIND_LABEL: &str = "kind";
 const NAME_LABEL: &str = "name";
 
-/// The policy of a port; `None` stands for a workload that does not exist.
-pub(super) fn policy(name: &WorkloadName, workload: Option<&Workload>, port: u16) -> Server {
-    let known = workload.and_then(|workload| workload.ports.iter().find(|known| known.port == u32::from(port)));
+/// The policy of a port.
+pub(super) fn policy(name: &WorkloadName, workload: &Workload, port: u16) -> Server {
+    let known = workload.ports.iter().find(|known| known.port == u32::from(port));
     let kind =
         known.map_or_else(detect, |known| if known.opaque { Kind::Opaque(Opaque {}) } else { kind(known.protocol()) });
-    let rules = workload.map(|workload| rules_for(workload, port)).unwrap_or_default();
+    let rules = rules_for(workload, port);
     let origin = match rules.is_empty() {
         true => Origin { name: DEFAULT_POLICY, resource: None },
         false => Origin { name: &name.name, resource: Some(&name.namespace) },
@@ -218,7 +218,7 @@ mod tests {
     fn the_protocol_is_that_of_the_port() {
         let workload = workload(Vec::new());
         let kind = |port| {
-            let server = policy(&name(), Some(&workload), port);
+            let server = policy(&name(), &workload, port);
             complete(&server);
             server.protocol.and_then(|protocol| protocol.kind)
         };
@@ -226,7 +226,7 @@ mod tests {
         assert!(matches!(kind(2), Some(Kind::Http1(_))));
         assert!(matches!(kind(3), Some(Kind::Http2(_))));
         assert!(matches!(kind(4), Some(Kind::Grpc(_))) && matches!(kind(5), Some(Kind::Opaque(_))));
-        complete(&policy(&name(), None, 2));
+        complete(&policy(&name(), &Workload::default(), 2));
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         let mesh = InboundRule { mesh_only: true, networks: vec!["10.0.0.0/8".into()], ..InboundRule::default() };
         let workload = workload(vec![mesh, rule("http", "a.mesh"), rule("2", "*.b.mesh")]);
         let permits = |port| {
-            let server = policy(&name(), Some(&workload), port);
+            let server = policy(&name(), &workload, port);
             complete(&server);
             let authz = server.authorizations.into_iter();
             authz.map(|one| (one.networks.len(), one.authentication.and_then(|authn| authn.permit))).collect::<Vec<_>>()

@@ -2,8 +2,15 @@
 //!
 //! A watch that ends (it lagged, the plugin is replaced) is opened again after a wait, and the policy stays as it was
 //! meanwhile. The stream ends with the fault if no policy is known yet, or if the caller has lost the right.
+//!
+//! A workload that does not exist is NotFound, at the begin and later: a proxy then keeps the policy that it has, and
+//! asks again, as with Linkerd's own control plane. So the end of a Workload opens no port.
+//!
+//! # Cost
+//! Between two messages a stream keeps the digest of the last one, and its open watch; both count as state of the
+//! destination API (`destination.state_bytes`).
 
-use std::{future::pending, time::Duration};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use mortise_resource::{
@@ -21,7 +28,7 @@ use super::{policy::policy, workload::WorkloadName};
 use crate::{
     catalog::Workload,
     endpoints::{require_workloads, workloads},
-    grpc::destination::{Destination, StreamPermit},
+    grpc::destination::{Destination, MemoryShare, StreamPermit, digest},
     linkerd::inbound::Server,
 };
 
@@ -40,9 +47,11 @@ pub(super) struct PortStream {
     port: u16,
     watch: Option<Box<OpenWatch>>,
     waits: Waits,
-    last: Option<Server>,
+    /// Digest of the last policy.
+    last: Option<u64>,
     stopped: BoxFuture<'static, ()>,
     _place: StreamPermit,
+    _memory: MemoryShare,
 }
 
 /// An open watch of a workload.
@@ -50,18 +59,20 @@ struct OpenWatch {
     events: Events,
     /// Whether the snapshot is complete.
     is_complete: bool,
-    workload: Option<Workload>,
+    /// The Workload of the last event, until its policy is made.
+    shown: Option<Workload>,
 }
 
 impl PortStream {
-    pub(super) fn new(
-        destination: &Destination,
-        place: StreamPermit,
-        caller: Caller,
-        name: WorkloadName,
-        port: u16,
-    ) -> Self {
-        Self {
+    /// Begins to follow a workload.
+    ///
+    /// # Errors
+    /// `ResourceExhausted`: too many streams, or too much state.
+    pub(super) fn new(destination: &Destination, caller: Caller, name: WorkloadName, port: u16) -> Result<Self, Error> {
+        let place = destination.place()?;
+        let texts = 2 * (name.namespace.len() + name.name.len());
+        let memory = destination.state(size_of::<Self>() + size_of::<OpenWatch>() + texts)?;
+        Ok(Self {
             service: destination.resources().clone(),
             caller,
             name,
@@ -71,33 +82,34 @@ impl PortStream {
             last: None,
             stopped: destination.stopped(),
             _place: place,
-        }
+            _memory: memory,
+        })
     }
 
     /// Waits for the next policy that differs from the last. The first is there at once.
     ///
     /// # Errors
-    /// `Unavailable`: no plugin serves workloads, or the server stops. Those of a watch.
+    /// `NotFound`: the workload does not exist. `Unavailable`: no plugin serves workloads, or the server stops. Those of
+    /// a watch.
     pub(super) async fn next(&mut self) -> Result<Server, Error> {
         loop {
-            let following =
-                follow(&self.service, &self.caller, &self.name, &mut self.watch, (self.port, self.last.as_ref()));
+            let following = follow(&self.service, &self.caller, &self.name, &mut self.watch, (self.port, self.last));
             let followed = tokio::select! {
                 biased;
                 () = &mut self.stopped => return Err(Error::new(Code::Unavailable, "the server is stopping; subscribe again")),
                 followed = following => followed,
             };
             let error = match followed {
-                Ok(server) => {
+                Ok((server, digest)) => {
                     self.waits.reset();
-                    self.last = Some(server.clone());
+                    self.last = Some(digest);
                     return Ok(server);
                 }
                 Err(error) => error,
             };
             self.watch = None;
-            let forbidden = matches!(error.code, Code::PermissionDenied | Code::Unauthenticated);
-            if forbidden || (self.last.is_none() && error.code != Code::Aborted) {
+            let is_final = matches!(error.code, Code::PermissionDenied | Code::Unauthenticated | Code::NotFound);
+            if is_final || (self.last.is_none() && error.code != Code::Aborted) {
                 return Err(error);
             }
             let WorkloadName { namespace, name } = &self.name;
@@ -111,37 +123,35 @@ impl PortStream {
     }
 }
 
-/// Waits for a policy that differs from the last.
+/// Waits for a policy that differs from the last, and returns it with its digest.
 async fn follow(
     service: &ResourceService,
     caller: &Caller,
     name: &WorkloadName,
     watch: &mut Option<Box<OpenWatch>>,
-    (port, last): (u16, Option<&Server>),
-) -> Result<Server, Error> {
+    (port, last): (u16, Option<u64>),
+) -> Result<(Server, u64), Error> {
     if !name.is_possible() {
-        return match last {
-            None => {
-                require(service, caller)?;
-                Ok(policy(name, None, port))
-            }
-            // No workload of this name will appear.
-            Some(_) => pending().await,
-        };
+        require(service, caller)?;
+        return Err(absent(name));
     }
     let open = match watch {
         Some(open) => open,
         None => watch.insert(Box::new(OpenWatch::open(service, caller, name).await?)),
     };
     loop {
-        open.take_event().await?;
-        if open.is_complete {
-            let now = policy(name, open.workload.as_ref(), port);
-            if last != Some(&now) {
-                return Ok(now);
+        if let Some(policy) = open.next(name, port).await? {
+            let now = digest(&policy.encode_to_vec());
+            if last != Some(now) {
+                return Ok((policy, now));
             }
         }
     }
+}
+
+fn absent(WorkloadName { namespace, name }: &WorkloadName) -> Error {
+    let text = "does not exist, so it has no policy; create the Workload, and the proxy gets it when it asks again";
+    Error::new(Code::NotFound, format!("the workload {namespace}/{name} {text}"))
 }
 
 fn require(service: &ResourceService, caller: &Caller) -> Result<(), Error> {
@@ -153,7 +163,7 @@ fn require(service: &ResourceService, caller: &Caller) -> Result<(), Error> {
 
 impl OpenWatch {
     /// Opens the watch, and checks that the caller may read the workload: to a caller that may only list, it would look
-    /// absent, and an absent one is open to everyone.
+    /// absent.
     async fn open(service: &ResourceService, caller: &Caller, name: &WorkloadName) -> Result<Self, Error> {
         require(service, caller)?;
         let tenancy = pb::Tenancy { partition: WORKLOAD_PARTITION.to_owned(), namespace: name.namespace.clone() };
@@ -175,26 +185,30 @@ impl OpenWatch {
             Err(error) if error.code == Code::NotFound => {}
             Err(error) => return Err(error),
         }
-        Ok(Self { events, is_complete: false, workload: None })
+        Ok(Self { events, is_complete: false, shown: None })
     }
 
-    async fn take_event(&mut self) -> Result<(), Error> {
-        let (resource, is_there) = match self.events.next().await?.event {
-            Some(Event::Upsert(upsert)) => (upsert.resource, true),
-            Some(Event::Delete(delete)) => (delete.resource, false),
-            Some(Event::EndOfSnapshot(_)) => {
-                self.is_complete = true;
-                return Ok(());
-            }
-            None => return Ok(()),
-        };
-        let data = resource.and_then(|resource| resource.data).unwrap_or_default().value;
-        let decoded = is_there.then(|| Workload::decode(data.as_slice())).transpose();
-        let decoded =
-            decoded.map_err(|error| Error::internal(format!("a stored workload cannot be decoded: {error}")))?;
-        // The other fields may be large, and say nothing about the policy.
-        self.workload =
-            decoded.map(|Workload { ports, inbound, .. }| Workload { ports, inbound, ..Workload::default() });
-        Ok(())
+    /// The policy after the next event, if the snapshot is complete.
+    ///
+    /// # Errors
+    /// `NotFound`: the workload does not exist. Those of a watch.
+    async fn next(&mut self, name: &WorkloadName, port: u16) -> Result<Option<Server>, Error> {
+        match self.events.next().await?.event {
+            Some(Event::Upsert(upsert)) => self.shown = Some(decoded(upsert.resource)?),
+            Some(Event::Delete(_)) => self.shown = None,
+            Some(Event::EndOfSnapshot(_)) => self.is_complete = true,
+            None => return Ok(None),
+        }
+        if !self.is_complete {
+            return Ok(None);
+        }
+        let workload = self.shown.take().ok_or_else(|| absent(name))?;
+        Ok(Some(policy(name, &workload, port)))
     }
+}
+
+fn decoded(resource: Option<pb::Resource>) -> Result<Workload, Error> {
+    let data = resource.and_then(|resource| resource.data).unwrap_or_default().value;
+    Workload::decode(data.as_slice())
+        .map_err(|error| Error::internal(format!("a stored workload cannot be decoded: {error}")))
 }

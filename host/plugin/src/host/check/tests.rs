@@ -91,7 +91,34 @@ fn a_program_that_hangs_is_stopped_with_its_children() {
     };
     while is_alive() {
         assert!(begun.elapsed() < LONG, "the child {pid} goes on");
-        pause();
+        pause(POLL_INTERVAL);
+    }
+}
+
+/// A program of another user, which cannot be killed, ends by itself at some time.
+#[test]
+fn a_program_that_ends_late_is_reaped() {
+    static LEFT: Left = Left(Mutex::new(Children { children: Vec::new(), is_reaped: false }));
+    for _ in 0..2 {
+        let mut ids = Vec::new();
+        for _ in 0..MAX_LEFT {
+            assert!(LEFT.has_room());
+            let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            ids.push(child.id());
+            LEFT.add(child);
+        }
+        assert!(!LEFT.has_room(), "none has ended");
+        let inputs: Vec<_> = LEFT.0.lock().children.iter_mut().map(|child| child.stdin.take()).collect();
+        drop(inputs);
+        let begun = Instant::now();
+        while ids.iter().any(|id| Path::new(&format!("/proc/{id}")).exists()) {
+            assert!(begun.elapsed() < LONG, "zombies are left");
+            pause(POLL_INTERVAL);
+        }
+        while LEFT.0.lock().is_reaped {
+            assert!(begun.elapsed() < LONG, "the thread goes on");
+            pause(POLL_INTERVAL);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use mortise_plugin::{Typed, testing::World};
 
-use super::{MAX_ROUTES, STATUS_KEY};
+use super::{MAX_BACKENDS, MAX_ROUTES, STATUS_KEY};
 use crate::{
     HTTP_ROUTE, PLUGIN, ROUTES, SERVICE,
     proto::catalog::v1::{HttpRoute, HttpRouteRule, RouteBackend, RouteParent, Service, ServiceRoutes},
@@ -13,6 +13,10 @@ fn put_service(world: &World, name: &str) -> Typed<Service> {
 }
 
 fn put_route(world: &World, name: &str, parent: &str, backends: &[(&str, u32)]) {
+    put_rules(world, name, parent, backends, 1);
+}
+
+fn put_rules(world: &World, name: &str, parent: &str, backends: &[(&str, u32)], rules: usize) {
     let backend =
         |&(service, weight): &(&str, u32)| RouteBackend { service: service.into(), port: 0, weight: Some(weight) };
     let rule = HttpRouteRule { backends: backends.iter().map(backend).collect(), ..HttpRouteRule::default() };
@@ -21,7 +25,7 @@ fn put_route(world: &World, name: &str, parent: &str, backends: &[(&str, u32)]) 
     let mut services: Vec<_> = services.chain(backends.iter().map(|(service, _)| (*service).to_owned())).collect();
     services.sort();
     services.dedup();
-    let data = HttpRoute { parent, rules: vec![rule], services };
+    let data = HttpRoute { parent, rules: vec![rule; rules], services };
     world.put(&Typed::new(HTTP_ROUTE.id(name, &World::tenancy()), data)).unwrap();
 }
 
@@ -83,4 +87,19 @@ fn routes_beyond_the_bound_wait_for_a_place() {
     world.advance(std::time::Duration::from_secs(10));
     world.settle().unwrap();
     assert_eq!(reasons(&world, &last), ["Routed", "Found"]);
+}
+
+/// The message to a proxy has a bound, whatever the bytes of the routes.
+#[test]
+fn backends_beyond_the_bound_wait_for_a_place() {
+    let world = World::new(&PLUGIN);
+    put_service(&world, "web");
+    let names: Vec<_> = (0..16).map(|number| format!("s{number}")).collect();
+    let all: Vec<_> = names.iter().map(|name| (name.as_str(), 1)).collect();
+    for number in 0..=MAX_BACKENDS / 256 {
+        put_rules(&world, &format!("route-{number}"), "web", &all, 16);
+    }
+    world.settle().unwrap();
+    assert_eq!(self::names(&world, "web").unwrap().len(), MAX_BACKENDS / 256);
+    assert_eq!(reasons(&world, "route-8"), ["Waiting", "NoService"]);
 }

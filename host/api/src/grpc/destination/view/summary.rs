@@ -106,7 +106,7 @@ impl View {
 }
 
 /// A number by which a stream knows the message that it has sent last.
-pub(in super::super) fn digest(bytes: &[u8]) -> u64 {
+pub(in crate::grpc) fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()
