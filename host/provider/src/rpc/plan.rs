@@ -85,7 +85,7 @@ impl Before<'_> {
     }
 
     /// Whether the server gets a new resource, even if core calls it an update.
-    pub(super) fn is_creation(&self) -> bool {
+    fn is_creation(&self) -> bool {
         self.state.is_null() || self.pending
     }
 }
@@ -152,7 +152,7 @@ pub(crate) async fn plan(
     let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
     let defaults = server.defaults_for(schema, config).await?;
     let mut sent = request(schema, config, &defaults).map_err(faults)?;
-    sent.meta = meta_to_send(schema, server, before, config).await?;
+    sent.meta = meta_to_send(schema, server, before.state, creates, config).await?;
     let plan = match dry_run(server, &sent, creates, &mut diagnostics).await {
         Ok(answer) => {
             let view = answer.map(|answer| View::of_answer(schema, answer)).unwrap_or_default();
