@@ -8,16 +8,17 @@ use mortise_test_guests::Thing;
 
 use crate::{
     provider::{
-        rules::{socket, terraform},
+        real_core::{self, RealCore},
+        rules::socket,
         terraform_core::{Core, Faults, Instance, path_of, state_json},
     },
-    support::{Server, Setup, decoded, eventually, id, skipped, thing},
+    support::{Server, Setup, decoded, eventually, id, thing},
 };
 
-const THING: &str = "mortise_changes_thing";
-const OLD: &str = "mortise_changes_old_thing";
+pub const THING: &str = "mortise_changes_thing";
+pub const OLD: &str = "mortise_changes_old_thing";
 
-fn text(text: &str) -> Value {
+pub fn text(text: &str) -> Value {
     Value::String(text.into())
 }
 
@@ -98,7 +99,7 @@ fn move_request(from: &str, to: &str, state: &[u8]) -> pb::move_resource_state::
     }
 }
 
-async fn move_state(core: &mut Core, from: &str, to: &str, state: &[u8]) -> Result<Instance, Faults> {
+pub async fn move_state(core: &mut Core, from: &str, to: &str, state: &[u8]) -> Result<Instance, Faults> {
     let answer = core.client.move_resource_state(move_request(from, to, state)).await.unwrap().into_inner();
     match answer.diagnostics.is_empty() {
         true => Ok(Instance {
@@ -311,12 +312,10 @@ async fn moves_and_imports_show_warnings() {
     }
 }
 
+real_core::on_each_core!(a_real_core_calls_functions_replaces_moves_and_imports);
+
 /// A real core: functions in expressions, a replacement that the plugin asks for, a moved block, an import block.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_calls_functions_replaces_moves_and_imports() {
-    if std::process::Command::new("terraform").arg("version").output().is_err() {
-        return skipped("no terraform on PATH: what plugins have a say in is driven by the tests' own core only");
-    }
+async fn a_real_core_calls_functions_replaces_moves_and_imports(core: RealCore) {
     let server = Setup::new().guest("changes").start().await;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
@@ -324,7 +323,7 @@ async fn a_real_core_calls_functions_replaces_moves_and_imports() {
         let required = crate::provider::rules::REQUIRED;
         std::fs::write(dir.path().join("main.tf"), format!("{required}{text}")).unwrap();
     };
-    let run = |arguments: &[&str]| terraform(dir.path(), &server, arguments);
+    let run = |arguments: &[&str]| core.run(dir.path(), &server, arguments);
     let settled = || {
         let (planned, said) = run(&["plan", "-detailed-exitcode"]);
         assert!(planned, "{said}");

@@ -1,4 +1,5 @@
-//! Exports of the provider with a real core: lock files, mirrors of files and of the network, and pages.
+//! Exports of the provider with real cores: lock files, mirrors of files, of the network and of OCI registries, and
+//! pages.
 
 use std::{
     collections::BTreeMap,
@@ -8,9 +9,9 @@ use std::{
 };
 
 use super::{
-    mirror_server::MirrorServer,
-    rules::{REQUIRED, newer_terraform},
-    terraform::is_there,
+    mirror_server::{self, MirrorServer},
+    real_core::{self, RealCore, output},
+    rules::REQUIRED,
 };
 use crate::support::{Server, Setup, plugins::sha256};
 
@@ -34,14 +35,8 @@ fn small_program(dir: &Path) -> PathBuf {
 
 /// Runs a command of `mortise provider`.
 fn provider(server: &Server, arguments: &[&str]) -> (bool, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_mortise"))
-        .arg("provider")
-        .args(arguments)
-        .args(["--grpc-addr", &server.grpc.to_string()])
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    (output.status.success(), text)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
+    output(command.arg("provider").args(arguments).args(["--grpc-addr", &server.grpc.to_string()]))
 }
 
 /// Exports to a mirror.
@@ -71,14 +66,15 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, String> {
 
 /// The configuration of a core in a directory, and of its installation.
 struct Installation {
+    core: RealCore,
     dir: tempfile::TempDir,
 }
 
 impl Installation {
-    fn new() -> Self {
+    fn new(core: RealCore) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("main.tf"), REQUIRED).unwrap();
-        Self { dir }
+        Self { core, dir }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -98,21 +94,19 @@ impl Installation {
     }
 
     fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> (bool, String) {
-        let output = Command::new("terraform")
+        let mut command = self.core.command();
+        command
             .args(arguments)
             .arg("-no-color")
             .current_dir(self.dir.path())
             .env_remove("TF_REATTACH_PROVIDERS")
             .env("TF_CLI_CONFIG_FILE", self.path("core.tfrc"))
-            .env("CHECKPOINT_DISABLE", "1")
             .env("MORTISE_GRPC_ADDR", "127.0.0.1:1")
-            .envs(env.iter().copied())
-            .output()
-            .unwrap();
-        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+            .envs(env.iter().copied());
+        let (succeeds, text) = output(&mut command);
         // Core breaks lines anywhere.
         let text = text.replace(['│', '╷', '╵'], " ");
-        (output.status.success(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+        (succeeds, text.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -120,11 +114,9 @@ fn of_files(mirror: &Path) -> String {
     format!("filesystem_mirror {{\n    path = {mirror:?}\n  }}")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lock_of_an_export_accepts_later_exports_of_every_schema_and_no_other_program() {
-    if !is_there() {
-        return;
-    }
+real_core::on_each_core!(a_lock_of_an_export_accepts_later_exports_of_every_schema_and_no_other_program);
+
+async fn a_lock_of_an_export_accepts_later_exports_of_every_schema_and_no_other_program(core: RealCore) {
     let first = Setup::new().guest("changes").start().await;
     let changed = Setup::new().guest("changes").guest("every-field").start().await;
     let dir = tempfile::tempdir().unwrap();
@@ -140,7 +132,7 @@ async fn a_lock_of_an_export_accepts_later_exports_of_every_schema_and_no_other_
     assert_eq!(without_schema(one), without_schema(three));
     assert_ne!(files(one).get(&schema).unwrap(), files(three).get(&schema).unwrap());
 
-    let core = Installation::new();
+    let core = Installation::new(core);
     let (installed, text) = core.init(&of_files(one), &[], &[]);
     assert!(installed, "{text}");
     let lock = core.lock();
@@ -181,11 +173,9 @@ async fn a_lock_of_an_export_accepts_later_exports_of_every_schema_and_no_other_
     assert_eq!(files(one), before);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_network_mirror_of_an_export_fits_the_lock_entry_that_comes_with_it() {
-    if !is_there() {
-        return;
-    }
+real_core::on_each_core!(a_network_mirror_of_an_export_fits_the_lock_entry_that_comes_with_it);
+
+async fn a_network_mirror_of_an_export_fits_the_lock_entry_that_comes_with_it(core: RealCore) {
     let server = Setup::new().guest("every-field").start().await;
     let dir = tempfile::tempdir().unwrap();
     let mirror = dir.path().join("mirror");
@@ -204,7 +194,7 @@ async fn a_network_mirror_of_an_export_fits_the_lock_entry_that_comes_with_it() 
     };
     for lock in [entry.clone(), only("\"h1:"), only("\"zh:")] {
         assert!(lock.contains("h1:") || lock.contains("zh:"), "{lock}");
-        let core = Installation::new();
+        let core = Installation::new(core);
         fs::write(core.path(".terraform.lock.hcl"), &lock).unwrap();
         let (installed, text) = core.init(&method, &trust, &["-lockfile=readonly"]);
         assert!(installed, "{lock}\n{text}");
@@ -218,8 +208,60 @@ async fn a_network_mirror_of_an_export_fits_the_lock_entry_that_comes_with_it() 
     let mut bytes = fs::read(&zip).unwrap();
     bytes.push(0);
     fs::write(&zip, bytes).unwrap();
-    let core = Installation::new();
+    let core = Installation::new(core);
     fs::write(core.path(".terraform.lock.hcl"), only("\"zh:")).unwrap();
+    let (installed, text) = core.init(&method, &trust, &["-lockfile=readonly"]);
+    assert!(!installed && text.contains("checksum"), "{text}");
+}
+
+/// OpenTofu installs from the layout in a registry, by the lock entry that comes with the export; a registry with a
+/// package of another program is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn opentofu_installs_an_export_from_an_oci_registry() {
+    let Some(core) = RealCore::opentofu() else { return };
+    let server = Setup::new().guest("every-field").start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let (program, version) = (small_program(dir.path()), env!("CARGO_PKG_VERSION"));
+    let export = |program: &Path, mirror: &str, layout: &str| {
+        let (binary, out) = (format!("{}={}", platform(), program.display()), path(mirror));
+        let oci = path(layout);
+        let arguments = ["--binary", &binary, "--out", out.to_str().unwrap(), "--oci", oci.to_str().unwrap()];
+        let (exported, text) = provider(&server, &[&["export"], &arguments[..]].concat());
+        assert!(exported, "{text}");
+    };
+    export(&program, "mirror", "layout");
+    let web = MirrorServer::start(path("registry")).await;
+    mirror_server::push(&path("layout"), &path("registry"), "providers/mortise");
+    fs::write(path("web.pem"), &web.certificate).unwrap();
+    let certificate = path("web.pem");
+    let trust = [("SSL_CERT_FILE", certificate.to_str().unwrap())];
+    let host = web.url.trim_start_matches("https://");
+    let method = format!(
+        "oci_mirror {{\n    repository_template = \"{host}providers/mortise\"\n    include = [\"{PROVIDER}\"]\n  }}"
+    );
+    let entry = fs::read_to_string(path("mirror").join(PROVIDER).join(format!("{version}.lock.hcl"))).unwrap();
+    for is_locked in [false, true] {
+        let core = Installation::new(core);
+        let arguments: &[&str] = if is_locked { &["-lockfile=readonly"] } else { &[] };
+        if is_locked {
+            fs::write(core.path(".terraform.lock.hcl"), &entry).unwrap();
+        }
+        let (installed, text) = core.init(&method, &trust, arguments);
+        assert!(installed, "{text}");
+        let hash = |kind: &str| entry.lines().find(|line| line.contains(kind)).unwrap().trim().to_owned();
+        assert!(core.lock().contains(&hash("\"h1:")), "{}\n{entry}", core.lock());
+        let program =
+            format!(".terraform/providers/{PROVIDER}/{version}/{}/terraform-provider-mortise_v{version}", platform());
+        assert!(core.path(&program).exists());
+    }
+    let mut bytes = fs::read(&program).unwrap();
+    bytes.push(0);
+    fs::write(path("patched"), bytes).unwrap();
+    export(&path("patched"), "other-mirror", "other-layout");
+    mirror_server::push(&path("other-layout"), &path("registry"), "providers/mortise");
+    let core = Installation::new(core);
+    fs::write(core.path(".terraform.lock.hcl"), &entry).unwrap();
     let (installed, text) = core.init(&method, &trust, &["-lockfile=readonly"]);
     assert!(!installed && text.contains("checksum"), "{text}");
 }
@@ -229,8 +271,15 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     let server = Setup::new().guest("every-field").guest("changes").start().await;
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("docs");
+    fs::create_dir_all(out.join("resources")).unwrap();
+    for (name, head) in [("gone.md", "---\n# Made by `mortise provider docs`.\n"), ("hand.md", "# Hand\n")] {
+        fs::write(out.join("resources").join(name), head).unwrap();
+    }
     let (made, text) = provider(&server, &["docs", "--out", out.to_str().unwrap()]);
     assert!(made, "{text}");
+    let stays = ["gone.md", "hand.md"].map(|name| out.join("resources").join(name).exists());
+    assert_eq!(stays, [false, true], "pages of earlier runs go, and other files stay");
+    fs::remove_file(out.join("resources/hand.md")).unwrap();
     let page = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     for name in [
         "index.md",
@@ -248,6 +297,7 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     let everything = page("resources/fields_everything.md");
     for line in [
         "# mortise_fields_everything (Resource)",
+        "- `name` (String) The name: lower-case letters, digits and dashes. Another value replaces the resource.",
         "- `text` (String) The plugin converts it to lower case.",
         "- `secret_wo` (String, Sensitive, Write-only) `secret`, kept in no state and no plan. A change of \
          `secret_wo_version` writes it.",
@@ -259,10 +309,7 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     }
     assert!(everything.contains("- `old` (String, Deprecated)"), "{everything}");
     assert!(page("functions/changes_concat.md").contains("provider::mortise::changes_concat("));
-    if !is_there() {
-        return;
-    }
-    // A real core finds no fault in an example.
+    // Real cores find no fault in an example.
     let mut examples = REQUIRED.to_owned();
     let has_block =
         |path: &PathBuf| !["", "actions", "list-resources"].map(|dir| Some(Path::new(dir))).contains(&path.parent());
@@ -276,9 +323,11 @@ async fn pages_have_every_type_and_function_and_their_examples_are_valid() {
     assert!(examples.contains("resource \"mortise_fields_everything\" \"example\""), "{examples}");
     fs::write(dir.path().join("main.tf"), &examples).unwrap();
     fs::write(dir.path().join("none.tfrc"), "").unwrap();
-    let (valid, text) = super::rules::terraform(dir.path(), &server, &["validate"]);
-    assert!(valid, "{text}\n{examples}");
-    let Some(core) = newer_terraform() else { return };
+    for core in [RealCore::terraform(), RealCore::opentofu()].into_iter().flatten() {
+        let (valid, text) = core.run(dir.path(), &server, &["validate"]);
+        assert!(valid, "{text}\n{examples}");
+    }
+    let Some(core) = RealCore::newer_terraform() else { return };
     let example = |path: &str| {
         let page = page(path);
         page.split_once("```terraform\n").and_then(|(_, rest)| rest.split_once("```")).unwrap().0.to_owned()

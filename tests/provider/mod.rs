@@ -3,6 +3,8 @@
 mod changes;
 mod export;
 mod mirror_server;
+mod moves;
+mod real_core;
 mod rules;
 mod terraform;
 mod terraform_core;

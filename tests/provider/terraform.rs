@@ -1,4 +1,4 @@
-//! A real core, where it is installed: the behaviour of the tests' own core matches it.
+//! Real cores, where they are installed: the behaviour of the tests' own core matches theirs.
 
 use std::{path::Path, process::Command};
 
@@ -7,20 +7,12 @@ use mortise_test_guests::Everything;
 
 use crate::{
     provider::{
-        rules::{EVERYTHING, REQUIRED, everything, id_of, terraform},
+        real_core::{self, RealCore, output},
+        rules::{EVERYTHING, REQUIRED, everything, id_of},
         terraform_core::state_json,
     },
-    support::{Setup, any, decoded, eventually, gvk, skipped, tenancy},
+    support::{Server, Setup, any, decoded, eventually, gvk, id, tenancy},
 };
-
-/// Whether a core is installed; prints SKIPPED if not.
-pub fn is_there() -> bool {
-    let is_there = Command::new("terraform").arg("version").output().is_ok();
-    if !is_there {
-        skipped("no terraform on PATH: the provider is driven by the tests' own core only");
-    }
-    is_there
-}
 
 /// A configuration of one resource with every kind of field, in spellings that differ from the server's.
 fn whole() -> String {
@@ -32,12 +24,10 @@ fn whole() -> String {
     )
 }
 
+real_core::on_each_core!(a_real_core_starts_the_provider_and_every_kind_of_field_settles);
+
 /// Core starts the provider itself, without `init`: `dev_overrides`, and TLS with its own certificates.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
-    if !is_there() {
-        return;
-    }
+async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles(core: RealCore) {
     let server = Setup::new().guest("every-field").guest("changes").start().await;
     let dir = tempfile::tempdir().unwrap();
     let address = server.grpc.to_string();
@@ -54,18 +44,15 @@ async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
     std::fs::write(dir.path().join("core.tfrc"), overrides).unwrap();
     std::fs::write(dir.path().join("main.tf.json"), whole()).unwrap();
     let run = |arguments: &[&str]| {
-        let output = Command::new("terraform")
+        let mut command = core.command();
+        command
             .args(arguments)
             .arg("-no-color")
             .current_dir(dir.path())
             .env_remove("TF_REATTACH_PROVIDERS")
             .env("MORTISE_GRPC_ADDR", &address)
-            .env("TF_CLI_CONFIG_FILE", dir.path().join("core.tfrc"))
-            .env("CHECKPOINT_DISABLE", "1")
-            .output()
-            .unwrap();
-        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-        (output.status.success(), said)
+            .env("TF_CLI_CONFIG_FILE", dir.path().join("core.tfrc"));
+        output(&mut command)
     };
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied && said.contains("1 added") && said.contains("development overrides"), "{said}");
@@ -83,11 +70,9 @@ async fn a_real_core_starts_the_provider_and_every_kind_of_field_settles() {
     assert_eq!(std::fs::read(dir.path().join("terraform.tfstate")).unwrap(), state);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_gets_an_error_after_a_change_since_its_plan() {
-    if !is_there() {
-        return;
-    }
+real_core::on_each_core!(a_real_core_gets_an_error_after_a_change_since_its_plan);
+
+async fn a_real_core_gets_an_error_after_a_change_since_its_plan(core: RealCore) {
     let server = Setup::new().guest("every-field").start().await;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
@@ -97,7 +82,7 @@ async fn a_real_core_gets_an_error_after_a_change_since_its_plan() {
         );
         std::fs::write(dir.path().join("main.tf"), format!("{REQUIRED}{resource}")).unwrap();
     };
-    let run = |arguments: &[&str]| terraform(dir.path(), &server, arguments);
+    let run = |arguments: &[&str]| core.run(dir.path(), &server, arguments);
     write("one", "a");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied, "{said}");
@@ -129,12 +114,10 @@ async fn a_real_core_gets_an_error_after_a_change_since_its_plan() {
     }
 }
 
+real_core::on_each_core!(a_real_core_finds_a_type_upgraded_between_its_runs);
+
 /// The type's schema version rises while core is away.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_finds_a_type_upgraded_between_its_runs() {
-    if !is_there() {
-        return;
-    }
+async fn a_real_core_finds_a_type_upgraded_between_its_runs(core: RealCore) {
     let component = |name| std::fs::read(mortise_test_guests::component(name)).unwrap();
     let server = Setup::new().component("schema", component("schema-1")).start().await;
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +127,7 @@ async fn a_real_core_finds_a_type_upgraded_between_its_runs() {
             format!("resource \"mortise_schema_thing\" \"x\" {{\n  name = \"x\"\n  data {{\n{data}  }}\n}}\n");
         std::fs::write(dir.path().join("main.tf"), format!("{REQUIRED}{resource}")).unwrap();
     };
-    let run = |arguments: &[&str]| terraform(dir.path(), &server, arguments);
+    let run = |arguments: &[&str]| core.run(dir.path(), &server, arguments);
     write("    text = \"words\"\n");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied, "{said}");
@@ -159,12 +142,10 @@ async fn a_real_core_finds_a_type_upgraded_between_its_runs() {
     assert!(planned, "what was upgraded is what is wanted: {said}");
 }
 
+real_core::on_each_core!(a_real_core_replaces_nothing_for_an_unknown_value_and_applies_ignored_changes);
+
 /// An update with a value that is not known yet, `ignore_changes`, and a fault at a key of a map with numbers as keys.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_replaces_nothing_for_an_unknown_value_and_applies_ignored_changes() {
-    if !is_there() {
-        return;
-    }
+async fn a_real_core_replaces_nothing_for_an_unknown_value_and_applies_ignored_changes(core: RealCore) {
     let server = Setup::new().guest("every-field").start().await;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
@@ -176,7 +157,7 @@ async fn a_real_core_replaces_nothing_for_an_unknown_value_and_applies_ignored_c
         );
         std::fs::write(dir.path().join("main.tf"), text).unwrap();
     };
-    let run = |arguments: &[&str]| terraform(dir.path(), &server, arguments);
+    let run = |arguments: &[&str]| core.run(dir.path(), &server, arguments);
     write("one", "    small = 1\n    double = 5e-324\n");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied, "{said}");
@@ -196,4 +177,58 @@ async fn a_real_core_replaces_nothing_for_an_unknown_value_and_applies_ignored_c
     write("two", "    by_bool = { 1 = 5 }\n");
     let (planned, said) = run(&["plan"]);
     assert!(!planned && said.contains("data.by_bool[\"1\"]") && !said.contains("panic"), "{said}");
+}
+
+real_core::on_each_core!(a_saved_plan_is_applied_exactly_or_refused);
+
+/// Between a plan and its apply come a restart of the server, a change by another client, and an upgrade of the plugin to
+/// another schema.
+async fn a_saved_plan_is_applied_exactly_or_refused(core: RealCore) {
+    let component = |name| std::fs::read(mortise_test_guests::component(name)).unwrap();
+    let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
+    let start = async || Setup::new().component("schema", component("schema-1")).data_dir(data.path()).start().await;
+    let write = |name: &str, text: &str| {
+        let resource = format!(
+            "resource \"mortise_schema_thing\" \"x\" {{\n  name = \"{name}\"\n  data {{\n    text = \"{text}\"\n  }}\n}}\n"
+        );
+        std::fs::write(dir.path().join("main.tf"), format!("{REQUIRED}{resource}")).unwrap();
+    };
+    let plan = |server: &Server| {
+        let (planned, said) = core.run(dir.path(), server, &["plan", "-out=planned"]);
+        assert!(planned, "{said}");
+    };
+    let stored = async |server: &Server| server.read(&id("schema.v1.Thing", "x")).await.unwrap();
+
+    let server = start().await;
+    write("x", "one");
+    plan(&server);
+    assert!(server.stop().await.success());
+    let server = start().await;
+    let (applied, said) = core.run(dir.path(), &server, &["apply", "planned"]);
+    assert!(applied && said.contains("1 added"), "a restart: {said}");
+    let made = stored(&server).await;
+    assert!(made.data.as_ref().is_some_and(|data| data.value.windows(3).any(|bytes| bytes == b"one")), "{made:?}");
+
+    write("x", "two");
+    plan(&server);
+    let mut edited = made;
+    edited.metadata.insert("by".into(), "somebody".into());
+    server.write(edited).await.unwrap();
+    let edited = stored(&server).await;
+    let (applied, said) = core.run(dir.path(), &server, &["apply", "planned"]);
+    assert!(!applied && said.contains("the resource changed since this was planned"), "an edit: {said}");
+    assert_eq!(stored(&server).await, edited);
+
+    plan(&server);
+    std::fs::write(server.plugin_dir.join("schema.wasm"), component("schema-2")).unwrap();
+    eventually("the new version serves", || async {
+        let (_, said) = core.run(dir.path(), &server, &["plan"]);
+        said.contains("the new text is not of version 2")
+    })
+    .await;
+    let upgraded = stored(&server).await;
+    let (applied, said) = core.run(dir.path(), &server, &["apply", "planned"]);
+    assert!(!applied, "an upgrade: {said}");
+    assert_eq!(stored(&server).await, upgraded, "{said}");
 }

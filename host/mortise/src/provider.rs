@@ -3,11 +3,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use arc_swap::ArcSwap;
 use mortise_cli::ProviderConnector;
 use mortise_provider::serve::serve_attached;
+use mortise_service::registry::Registry;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
@@ -19,6 +21,25 @@ use crate::{
 /// Prefix of resource names: `mortise_demo_artist`.
 const PREFIX: &str = "mortise";
 
+/// Numbers for the states of the registry.
+struct RegistryVersions {
+    registry: Arc<ArcSwap<Registry>>,
+    last: Mutex<(Weak<Registry>, u64)>,
+}
+
+impl RegistryVersions {
+    /// The number of the current state; each other state has another number.
+    fn current(&self) -> u64 {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.registry.load();
+        // The weak reference keeps the address of an earlier state from being used again.
+        if !std::ptr::eq(last.0.as_ptr(), Arc::as_ptr(&registry)) {
+            *last = (Arc::downgrade(&registry), last.1 + 1);
+        }
+        last.1
+    }
+}
+
 /// A served socket.
 pub(crate) struct ProviderSocket {
     pub(crate) path: PathBuf,
@@ -28,7 +49,12 @@ pub(crate) struct ProviderSocket {
 
 impl ProviderSocket {
     /// Opens the socket of the settings, and serves it. `server` is the server's own socket.
-    pub(crate) async fn open(config: &Config, server: &Path, tasks: &TaskWatch) -> Option<Self> {
+    pub(crate) async fn open(
+        config: &Config,
+        server: &Path,
+        registry: Arc<ArcSwap<Registry>>,
+        tasks: &TaskWatch,
+    ) -> Option<Self> {
         if config.provider_socket.as_os_str().is_empty() {
             return None;
         }
@@ -38,7 +64,9 @@ impl ProviderSocket {
             .await
             .inspect_err(|e| tracing::warn!("no socket for Terraform: {}: {e} (provider_socket)", path.display()))
             .ok()?;
-        let connector = Arc::new(ProviderConnector::of_socket(absolute(server.to_owned())));
+        let versions = RegistryVersions { registry, last: Mutex::new((Weak::new(), 0)) };
+        let connector = ProviderConnector::of_socket(absolute(server.to_owned()), move || versions.current());
+        let connector = Arc::new(connector);
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
             let stopped = async {

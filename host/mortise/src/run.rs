@@ -306,7 +306,7 @@ async fn serve_parts(
     let path = socket.as_ref().map(|(path, _)| path.clone());
     let ports = ports.open(socket.map(|(_, socket)| socket.connections())).await?;
     let provider = match path {
-        Some(path) => ProviderSocket::open(config, &path, tasks).await,
+        Some(path) => ProviderSocket::open(config, &path, registry.clone(), tasks).await,
         None => None,
     };
     announce(mode, config, (grpc, http, dns), &about).await;

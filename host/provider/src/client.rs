@@ -110,6 +110,12 @@ pub trait Connector: Send + Sync {
     /// # Errors
     /// [`ExportError`].
     fn snapshot(&self) -> Result<Option<Snapshot>, ExportError>;
+
+    /// Number of the types of the only server that it connects to: each change of the types gives another number.
+    /// `None` if such a change stays unseen.
+    fn types_version(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Reason why a [`Connector`] has no connection, with a remedy for the user.

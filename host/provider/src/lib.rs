@@ -16,7 +16,9 @@
 //! Applying uses the plan that core made a moment ago on the connection, or makes the plan again; a creation costs a
 //! Write more, and an update a Read and a Write. A read costs a Read, a planned deletion a Read and a PlanDelete, a
 //! list a Search for each page. A short-lived token costs a Write and a Delete, and for each renewal a Read and a
-//! Write; an action costs an Inspect in the plan, and its own call. Each connection asks for the types once.
+//! Write; an action costs an Inspect in the plan, and its own call. Each connection asks for the types once; one
+//! within a server's process, only after they changed. An update that changes a label, an annotation or a tag costs
+//! its plan a Read more.
 //!
 //! # Limits
 //! Messages are at most 256 MiB. Values are bounded in depth and in digits ([`value`]), types in depth and in

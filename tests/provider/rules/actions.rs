@@ -4,9 +4,12 @@ use std::fs;
 
 use mortise_provider::value::Value;
 
-use super::{EVERYTHING, REQUIRED, attached, newer_terraform, socket, summaries, text};
+use super::{EVERYTHING, REQUIRED, attached, socket, summaries, text};
 use crate::{
-    provider::terraform_core::{Core, path_of},
+    provider::{
+        real_core::RealCore,
+        terraform_core::{Core, path_of},
+    },
     support::{
         Setup, id, mortise,
         plugins::{Plugins as _, Seen},
@@ -125,7 +128,7 @@ async fn actions_need_the_permission_of_an_operator() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_core_invokes_actions() {
-    let Some(core) = newer_terraform() else { return };
+    let Some(core) = RealCore::newer_terraform() else { return };
     let server = Setup::new().guest("every-field").start().await;
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("none.tfrc"), "").unwrap();

@@ -3,13 +3,13 @@
 use mortise_provider::value::Value;
 use mortise_resource::goten::Meta;
 
-use super::{EVERYTHING, REQUIRED, attached, id_of, list, socket, summaries, terraform, text, with};
+use super::{EVERYTHING, REQUIRED, attached, id_of, list, socket, summaries, text, with};
 use crate::{
     provider::{
-        terraform::is_there,
+        real_core::{self, RealCore},
         terraform_core::{Core, check_applied, path_of},
     },
-    support::{Server, metadata},
+    support::{Server, Setup, id, metadata},
 };
 
 fn map(pairs: &[(&str, &str)]) -> Value {
@@ -152,29 +152,127 @@ async fn faults_of_labels_are_at_their_attributes() {
     assert_eq!(summaries(&faults), "default_labels|the label \"a\" is null|\n");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_labels_resources() {
-    if !is_there() {
-        return;
+/// An update that the server refuses for its labels is refused by its plan.
+#[tokio::test]
+async fn a_plan_of_an_update_shows_a_fault_of_its_labels() {
+    let (server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    let config = labelled(&core, map(&[("a", "1")]), Value::Null, Value::Null);
+    let made = core.make(EVERYTHING, None, &config).await.unwrap();
+    // Another client's label is among those that the server checks.
+    let theirs = (0..63).map(|number| (format!("theirs-{number}"), "t".to_owned())).collect::<Vec<_>>();
+    let theirs: Vec<_> = theirs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    add(&server, "x", &theirs, &[]).await;
+    let made = core.refresh(&made).await.unwrap().unwrap();
+    let long = "x".repeat(257);
+    for (name, value) in
+        [("labels", map(&[("a", &long)])), ("annotations", map(&[(&long, "a")])), ("tags", tags(&[&long]))]
+    {
+        let config = with(config.clone(), name, value);
+        let faults = core.plan(EVERYTHING, Some(&made), &config).await.unwrap_err();
+        assert!(path_of(&faults[0]).starts_with(name) && summaries(&faults).contains("the limit is 256"), "{faults:?}");
     }
+    let many = labelled(&core, map(&[("a", "1"), ("b", "2")]), Value::Null, Value::Null);
+    let faults = core.plan(EVERYTHING, Some(&made), &many).await.unwrap_err();
+    assert!(path_of(&faults[0]).starts_with("labels"), "{faults:?}");
+}
+
+/// A core whose provider leaves keys to controllers.
+async fn with_controller_keys(server: &Server, patterns: &[&str]) -> Core {
+    let mut core = Core::attach(&socket(server)).await;
+    core.configure_with(&[("controller_keys", tags(patterns))]).await.unwrap();
+    core
+}
+
+#[tokio::test]
+async fn keys_of_controllers_are_no_difference_and_stay() {
+    let (server, _core) = attached().await;
+    let mut core = with_controller_keys(&server, &["example.com/*", "revision"]).await;
+    // The configuration gives first values.
+    let pairs = map(&[("a", "1"), ("revision", "0"), ("example.com/zone", "none")]);
+    let first = with(labelled(&core, pairs.clone(), pairs.clone(), Value::Null), "metadata", pairs.clone());
+    let made = core.make(EVERYTHING, None, &first).await.unwrap();
+    let expected = [("a", "1"), ("revision", "0"), ("example.com/zone", "none")];
+    assert_eq!(stored(&server, "x").await.labels, metadata(&expected));
+    assert_eq!(server.read(&id_of("x")).await.unwrap().metadata, metadata(&expected));
+    // A controller writes its keys, some of them for the first time.
+    let theirs = [("revision", "7"), ("example.com/zone", "b"), ("example.com/host", "h")];
+    add(&server, "x", &theirs, &[]).await;
+    let mut resource = server.read(&id_of("x")).await.unwrap();
+    resource.metadata.extend(metadata(&theirs));
+    server.write(resource).await.unwrap();
+    let seen = core.refresh(&made).await.unwrap().unwrap();
+    for name in ["labels", "all_labels", "annotations", "metadata"] {
+        assert_eq!(seen.state.get(name), &pairs, "{name}");
+    }
+    assert!(core.plan(EVERYTHING, Some(&seen), &first).await.unwrap().is_no_op(&seen.state));
+    // An apply changes and removes none of them.
+    let own = map(&[("a", "2")]);
+    let second = with(labelled(&core, own.clone(), own.clone(), Value::Null), "metadata", own);
+    let made = core.make(EVERYTHING, Some(&seen), &second).await.unwrap();
+    let expected = [("a", "2"), ("revision", "7"), ("example.com/zone", "b"), ("example.com/host", "h")];
+    let meta = stored(&server, "x").await;
+    assert_eq!((&meta.labels, &meta.annotations), (&metadata(&expected), &metadata(&expected)));
+    assert_eq!(server.read(&id_of("x")).await.unwrap().metadata, metadata(&expected));
+    // A configuration takes no value back, and one without metadata does not show theirs.
+    let third = with(labelled(&core, pairs.clone(), Value::Null, Value::Null), "metadata", Value::Null);
+    let made = core.make(EVERYTHING, Some(&made), &third).await.unwrap();
+    assert_eq!(made.state.get("metadata").get("revision"), &Value::Null);
+    assert_eq!(stored(&server, "x").await.labels["revision"], "7");
+    // Without the list these keys are like others.
+    let mut core = with_controller_keys(&server, &[]).await;
+    let seen = core.refresh(&made).await.unwrap().unwrap();
+    assert_eq!(seen.state.get("labels").get("revision"), &text("7"));
+}
+
+/// A hook may write such a key, too.
+#[tokio::test]
+async fn a_controllers_key_that_a_hook_writes_is_in_no_state() {
+    const KIND: &str = "mortise_version_stamp_thing";
+    let component = std::fs::read(mortise_test_guests::component("version-stamp-1")).unwrap();
+    let server = Setup::new().component("version-stamp", component).start().await;
+    let mut core = with_controller_keys(&server, &["mutated-by"]).await;
+    let config = core.config(KIND, "x", &[]);
+    let made = core.make(KIND, None, &config).await.unwrap();
+    let stored = server.read(&id("version_stamp.v1.Thing", "x")).await.unwrap();
+    assert!(stored.metadata.contains_key("mutated-by"), "{stored:?}");
+    assert!(made.state.get("metadata").is_null(), "{made:?}");
+}
+
+#[tokio::test]
+async fn misspelt_keys_of_controllers_are_refused_at_their_places() {
+    let (_server, mut core) = attached().await;
+    for (wrong, fault) in [("example.com/", "ends with a slash"), ("*.example.com", "is not a key"), ("*", "* alone")] {
+        let faults = core.configure_with(&[("controller_keys", tags(&["good", wrong]))]).await.unwrap_err();
+        assert!(faults.len() == 1 && path_of(&faults[0]) == "controller_keys[1]", "{faults:?}");
+        assert!(faults[0].summary.contains(fault) && faults[0].summary.contains("such as example.com/*"), "{faults:?}");
+    }
+}
+
+real_core::on_each_core!(a_real_core_labels_resources);
+
+async fn a_real_core_labels_resources(core: RealCore) {
     let (server, _core) = attached().await;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
-    let write = |label: &str| {
+    let write = |label: &str, patterns: &str| {
         let configuration = format!(
-            "{REQUIRED}provider \"mortise\" {{\n  default_labels = {{ env = \"prod\" }}\n}}\nresource \"{EVERYTHING}\" \"x\" \
+            "{REQUIRED}provider \"mortise\" {{\n  default_labels = {{ env = \"prod\" }}\n  controller_keys = [{patterns}]\n}}\nresource \"{EVERYTHING}\" \"x\" \
              {{\n  name   = \"x\"\n  labels = {{ a = \"{label}\" }}\n  tags   = [\"n\", \"m\"]\n  data {{}}\n}}\n"
         );
         std::fs::write(dir.path().join("main.tf"), configuration).unwrap();
     };
-    let run = |arguments: &[&str]| terraform(dir.path(), &server, arguments);
-    write("1");
+    let run = |arguments: &[&str]| core.run(dir.path(), &server, arguments);
+    write("1", "\"theirs\", \"example.com/\"");
+    let (valid, said) = run(&["validate"]);
+    assert!(!valid && said.contains("ends with a slash") && said.contains("main.tf line"), "{said}");
+    write("1", "\"theirs\", \"example.com/*\"");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied, "{said}");
     add(&server, "x", &[("theirs", "t")], &["o"]).await;
     let (clean, said) = run(&["plan", "-detailed-exitcode"]);
     assert!(clean, "{said}");
-    write("2");
+    write("2", "\"theirs\"");
     let (applied, said) = run(&["apply", "-auto-approve"]);
     assert!(applied && said.contains("0 added, 1 changed, 0 destroyed"), "{said}");
     let meta = stored(&server, "x").await;

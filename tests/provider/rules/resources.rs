@@ -239,6 +239,42 @@ async fn a_type_that_is_upgraded_between_runs_keeps_its_resources() {
     assert!(core.plan(KIND, Some(&seen), &config).await.unwrap().is_no_op(&seen.state));
 }
 
+/// An attached process asks for the types again only after a change of them: here a new version of the type, and then
+/// another plugin.
+#[tokio::test]
+async fn an_attached_process_asks_for_its_types_once_until_they_change() {
+    let component = |name| std::fs::read(mortise_test_guests::component(name)).unwrap();
+    let server = Setup::new().component("schema", component("schema-1")).start().await;
+    let calls = async || {
+        let series = "mortise_grpc_requests_total{method=\"mortise.v1.TypeService/GetType\"}";
+        server.metric(series).await.unwrap_or_default()
+    };
+    let first = Core::attach(&socket(&server)).await;
+    let asked = calls().await;
+    assert!(asked >= 1.0);
+    for _ in 0..3 {
+        let mut core = Core::attach(&socket(&server)).await;
+        core.configure(&[]).await.unwrap();
+        let config = core.config("mortise_schema_thing", "x", &[]);
+        core.validate("mortise_schema_thing", &config).await.unwrap();
+        assert_eq!(core.schemas, first.schemas);
+    }
+    assert_eq!(calls().await, asked, "every instance of the provider uses the same answers");
+    std::fs::write(server.plugin_dir.join("schema.wasm"), component("schema-2")).unwrap();
+    until("the provider has the new schema", async || {
+        let core = Core::attach(&socket(&server)).await;
+        if core.schemas["mortise_schema_thing"].version == 2 { Ok(()) } else { Err(()) }
+    })
+    .await;
+    assert!(calls().await > asked);
+    std::fs::copy(mortise_test_guests::component("every-field"), server.plugin_dir.join("every-field.wasm")).unwrap();
+    until("the provider has the new type", async || {
+        let core = Core::attach(&socket(&server)).await;
+        if core.schemas.contains_key(EVERYTHING) { Ok(()) } else { Err(()) }
+    })
+    .await;
+}
+
 /// Core plans a change right before it applies the change; the apply makes no dry run of its own. One on another
 /// connection, such as that of a saved plan, does.
 #[tokio::test]

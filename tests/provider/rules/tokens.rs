@@ -13,10 +13,10 @@ use mortise_resource::{
 };
 use tonic::Code;
 
-use super::{EVERYTHING, REQUIRED, list, socket, summaries, terraform_as, text};
+use super::{EVERYTHING, REQUIRED, list, socket, summaries, text};
 use crate::{
     provider::{
-        terraform::is_there,
+        real_core::{self, RealCore},
         terraform_core::{Core, encode, path_of},
     },
     support::{Setup, any, decoded, gvk, id, resource, tenancy, tokens::Guarded},
@@ -201,12 +201,10 @@ async fn faults_of_a_token_are_at_their_attributes() {
     assert_eq!(tokens(&guarded).await.len(), 1, "nothing was made");
 }
 
+real_core::on_each_core!(a_real_core_uses_a_token_for_a_run);
+
 /// A provider with the token writes a resource; the token is in no file, and gone at the end of each command.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_uses_a_token_for_a_run() {
-    if !is_there() {
-        return;
-    }
+async fn a_real_core_uses_a_token_for_a_run(core: RealCore) {
     let (guarded, _core) = guarded().await;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
@@ -220,7 +218,7 @@ async fn a_real_core_uses_a_token_for_a_run() {
         );
         std::fs::write(dir.path().join("main.tf"), configuration).unwrap();
     };
-    let run = |arguments: &[&str]| terraform_as(&guarded.management, dir.path(), &guarded.server, arguments);
+    let run = |arguments: &[&str]| core.run_as(&guarded.management, dir.path(), &guarded.server, arguments);
     // A secret of a token in hexadecimal digits.
     let has_secret = |text: &str| {
         text.split(|letter: char| !letter.is_ascii_hexdigit())

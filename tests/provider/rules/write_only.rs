@@ -3,10 +3,13 @@
 use mortise_provider::value::Value;
 use mortise_test_guests::Everything;
 
-use super::{EVERYTHING, REQUIRED, attached, id_of, path_of, summaries, terraform, text};
+use super::{EVERYTHING, REQUIRED, attached, id_of, path_of, summaries, text};
 use crate::{
-    provider::terraform_core::{Core, Instance, state_json},
-    support::{Server, Setup, any, decoded, skipped},
+    provider::{
+        real_core::{self, RealCore},
+        terraform_core::{Core, Instance, state_json},
+    },
+    support::{Server, Setup, any, decoded},
 };
 
 fn config(core: &Core, value: &str, version: &str, others: &[(&str, Value)]) -> Value {
@@ -115,11 +118,9 @@ async fn companions_are_checked() {
     core.validate_as(EVERYTHING, &plain, false).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_core_writes_a_value_and_keeps_it_nowhere() {
-    if std::process::Command::new("terraform").arg("version").output().is_err() {
-        return skipped("no terraform on PATH: the provider is driven by the tests' own core only");
-    }
+real_core::on_each_core!(a_real_core_writes_a_value_and_keeps_it_nowhere);
+
+async fn a_real_core_writes_a_value_and_keeps_it_nowhere(core: RealCore) {
     let server = Setup::new().guest("every-field").start().await;
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("none.tfrc"), "").unwrap();
@@ -129,7 +130,7 @@ async fn a_real_core_writes_a_value_and_keeps_it_nowhere() {
              secret_wo_version = {version}\n  }}\n}}\n"
         );
         std::fs::write(dir.path().join("main.tf"), text).unwrap();
-        terraform(dir.path(), &server, arguments)
+        core.run(dir.path(), &server, arguments)
     };
     for (value, version) in [("hunter2", "1"), ("hunter3", "2")] {
         let (applied, said) = run(value, version, &["apply", "-auto-approve"]);

@@ -1,7 +1,7 @@
 //! Connection of the provider for Terraform and OpenTofu to a server: as that of commands, with the settings of the
 //! provider's configuration.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_provider::{
@@ -35,9 +35,24 @@ pub(crate) enum SchemaFile {
 enum Server {
     /// Server by flags, the environment and contexts.
     Environment(Box<Connect>),
-    /// Server behind a socket on this machine, and the connection that all sessions share. The environment is the
-    /// server's, not the user's, and does not count.
-    Local(PathBuf, Arc<OnceCell<Channel>>),
+    /// Server of this process. The environment is the server's, not the user's, and does not count.
+    Local(Local),
+}
+
+/// The server of this process.
+#[derive(Clone)]
+struct Local {
+    /// Its socket.
+    socket: PathBuf,
+    /// The connection that all sessions share.
+    shared: Arc<OnceCell<Channel>>,
+    types_version: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("socket", &self.socket).finish_non_exhaustive()
+    }
 }
 
 impl ProviderConnector {
@@ -51,10 +66,12 @@ impl ProviderConnector {
         Self { server: Server::Environment(Box::new(connect.clone())), schemas: None }
     }
 
-    /// Connects to the server behind a socket, and to no other.
+    /// Connects to the server of this process behind its socket, and to no other. `types_version` has another value after
+    /// each change of the server's types.
     #[must_use]
-    pub fn of_socket(socket: PathBuf) -> Self {
-        Self { server: Server::Local(socket, Arc::default()), schemas: None }
+    pub fn of_socket(socket: PathBuf, types_version: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        let local = Local { socket, shared: Arc::default(), types_version: Arc::new(types_version) };
+        Self { server: Server::Local(local), schemas: None }
     }
 
     /// Connects to the server of these settings.
@@ -65,7 +82,7 @@ impl ProviderConnector {
         let path = |text: &Option<String>| text.as_ref().map(PathBuf::from);
         let given = match &self.server {
             Server::Environment(connect) => (**connect).clone(),
-            Server::Local(..) => Connect::default(),
+            Server::Local(_) => Connect::default(),
         };
         if *settings == ConnectionSettings::default()
             && let Server::Environment(_) = self.server
@@ -88,7 +105,7 @@ impl ProviderConnector {
                 let target = wanted.resolve(&env::process)?;
                 client_of(&target, connect(&target).await?)
             }
-            Server::Local(socket, shared) => {
+            Server::Local(Local { socket, shared, .. }) => {
                 let own = format!("{UNIX}{}", socket.display());
                 if wanted.grpc_addr.as_ref().is_some_and(|address| *address != own) {
                     return Err(CliError::usage(format!(
@@ -118,6 +135,13 @@ impl Connector for ProviderConnector {
     async fn connect(&self, settings: &ConnectionSettings) -> Result<Arc<dyn ResourceClient>, ConnectError> {
         let client = self.reach(settings).await.map_err(ConnectError::new)?;
         Ok(Arc::new(client))
+    }
+
+    fn types_version(&self) -> Option<u64> {
+        match &self.server {
+            Server::Environment(_) => None,
+            Server::Local(local) => Some((local.types_version)()),
+        }
     }
 
     fn snapshot(&self) -> Result<Option<Snapshot>, ExportError> {

@@ -113,3 +113,65 @@ fn leaf(leaf: &Leaf) -> String {
         Leaf::Json => "jsonencode({})".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::shape_of;
+
+    #[test]
+    fn an_example_has_the_required_fields_alone() {
+        let mut object = shape_of("message M { string a = 1; string needed = 2; repeated int32 also = 3; }");
+        for attribute in object.attributes.iter_mut().filter(|attribute| attribute.name != "a") {
+            attribute.flags.required = true;
+        }
+        let expected = "  name = \"example\"\n  data {\n    needed = \"example\"\n    also   = [1]\n  }\n";
+        assert_eq!(data_block(&object), expected);
+    }
+
+    #[test]
+    fn an_example_without_required_fields_has_the_first_plain_ones() {
+        let mut object = shape_of(
+            "message M {
+               oneof choice { string one = 1; string other = 2; }
+               string secret = 3; string old = 4; string set_by_server = 5; bool yes = 6; double half = 7; string more = 8;
+             }",
+        );
+        for attribute in &mut object.attributes {
+            attribute.flags.sensitive = attribute.name == "secret";
+            attribute.flags.deprecated = attribute.name == "old";
+            attribute.flags.optional = attribute.name != "set_by_server";
+        }
+        let expected = "  name = \"example\"\n  data {\n    one  = \"example\"\n    yes  = true\n    half = 0.5\n  }\n";
+        assert_eq!(data_block(&object), expected, "one of a oneof, and three in all");
+    }
+
+    #[test]
+    fn values_have_their_forms_and_depth_is_bounded() {
+        let object = shape_of(
+            "enum E { ZERO = 0; ONE = 1; }
+             message D { string end = 1; }
+             message C { D d = 1; repeated D ds = 2; string flat = 3; }
+             message B { C c = 1; }
+             message M { B b = 1; map<int32, E> by = 2; map<bool, bytes> flags = 3; }",
+        );
+        let expected = "  name = \"example\"
+  data {
+    b     = {
+      c = {
+        flat = \"example\"
+      }
+    }
+    by    = { 1 = \"ONE\" }
+    flags = { true = base64encode(\"example\") }
+  }
+";
+        assert_eq!(data_block(&object), expected);
+        assert_eq!(data_block(&shape_of("message M {}")), "  name = \"example\"\n  data {}\n");
+    }
+
+    #[test]
+    fn texts_are_literals() {
+        assert_eq!(hcl(r#"a"b\c ${d} %{e}"#), r#""a\"b\\c $${d} %%{e}""#);
+    }
+}

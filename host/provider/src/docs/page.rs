@@ -153,3 +153,57 @@ pub(super) fn function(name: &str, function: &Function, provider: &str) -> Strin
 fn plain(text: &str) -> String {
     text.trim().chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts of plugins reach terminals and web pages.
+    #[test]
+    fn texts_of_plugins_lose_control_characters_and_stay_in_their_lines() {
+        let page = Page::new("x", "Resource", "mortise", "g\"roup", "\x1b[31mFirst\r\nsecond\x07").finish();
+        assert!(page.contains("subcategory: \"g\\\"roup\"\ndescription: |-\n  [31mFirst\n---\n"), "{page}");
+        assert!(page.ends_with("# x (Resource)\n\n[31mFirst\nsecond\n"), "{page}");
+    }
+
+    #[test]
+    fn attributes_are_in_groups_and_objects_have_sections() {
+        let leaf = |name: &str, required: bool, optional: bool| Attribute {
+            name: name.to_owned(),
+            content: Content::Value(Type::String),
+            flags: crate::mapping::Flags { required, optional, ..Default::default() },
+            description: "Words\nof a plugin.".to_owned(),
+            is_write_only: false,
+        };
+        let inner = Attribute { content: Content::List(vec![leaf("in", false, false)]), ..leaf("list", false, true) };
+        let outer = Attribute { content: Content::Object(vec![inner]), ..leaf("object", false, true) };
+        let page = Page { text: String::new() }.schema(&[leaf("b", true, false), leaf("a", true, false), outer], None);
+        let expected = "
+## Schema
+
+### Required
+
+- `a` (String) Words of a plugin.
+- `b` (String) Words of a plugin.
+
+### Optional
+
+- `object` (Attributes) Words of a plugin. (see [below for nested schema](#nestedatt--object))
+
+<a id=\"nestedatt--object\"></a>
+### Nested Schema for `object`
+
+#### Optional
+
+- `list` (Attributes List) Words of a plugin. (see [below for nested schema](#nestedatt--object--list))
+
+<a id=\"nestedatt--object--list\"></a>
+### Nested Schema for `object.list`
+
+#### Read-Only
+
+- `in` (String) Words of a plugin.
+";
+        assert_eq!(page.finish(), expected);
+    }
+}

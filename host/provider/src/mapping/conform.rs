@@ -28,6 +28,16 @@ impl Divergences {
         self.0.is_empty()
     }
 
+    /// Estimate of their bytes in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let step = |step: &Step| match step {
+            Step::Attribute(text) | Step::Key(text) => size_of::<Step>() + text.len(),
+            Step::Index(_) => size_of::<Step>(),
+        };
+        self.0.iter().map(|(path, value)| path.iter().map(step).sum::<usize>() + value.memory_bytes()).sum()
+    }
+
     /// The paths and the server's values there.
     pub fn iter(&self) -> impl Iterator<Item = (&[Step], &Value)> {
         self.0.iter().map(|(path, value)| (path.as_slice(), value))

@@ -55,7 +55,7 @@ pub(crate) async fn apply(
         return ApplyResult::refused(vec![Diagnostic { detail, ..error_at(&path, summary) }]);
     }
     let Plan { divergences, request, writes, diagnostics, .. } = plan;
-    let notes = NoteChange { before: Notes::of(prior), after: Notes::of(&plan.state) };
+    let notes = NoteChange::new(prior, &plan.state);
     let Some(mut request) = request else {
         return ApplyResult::refused(vec![error("core applies a plan that still has unknown values", "")]);
     };
@@ -85,7 +85,7 @@ pub(crate) async fn apply(
     let is_update_done = !applied.diagnostics.iter().any(|one| one.severity() == Severity::Error);
     let (resource, fault) = if is_update_done { wait.for_resource(resource).await } else { (resource, None) };
     applied.diagnostics.extend(fault);
-    let (state, faults) = state(schema, &resource, planned, &divergences);
+    let (state, faults) = state(schema, &resource, planned, &divergences, &server.defaults.controller_keys);
     applied.state = Some(if is_update_done { with_planned_notes(state, planned) } else { state });
     applied.diagnostics.extend(faults.iter().map(stored_warning));
     applied.divergences = divergences;
@@ -141,8 +141,11 @@ async fn update_taken_over(
     notes: &NoteChange,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Result<pb::Resource, Vec<Diagnostic>> {
+    let keys = &server.defaults.controller_keys;
     let value = |resource: &pb::Resource| resource.data.as_ref().map(|data| data.value.clone());
-    if value(&taken) == value(&request) && metadata(&taken) == metadata(&request) && notes.after.are_on(&taken) {
+    let wanted = metadata(&request);
+    let has_metadata = keys.settled(&wanted, metadata(&taken)) == wanted;
+    if value(&taken) == value(&request) && has_metadata && notes.after.are_on(&notes.before, &taken, keys) {
         return Ok(taken);
     }
     // Its controllers may write it at any time, so its generation is not checked.
@@ -160,6 +163,14 @@ async fn update_taken_over(
 struct NoteChange {
     before: Notes,
     after: Notes,
+    /// The prior state's metadata.
+    metadata: Value,
+}
+
+impl NoteChange {
+    fn new(prior: &Value, planned: &Value) -> Self {
+        Self { before: Notes::of(prior), after: Notes::of(planned), metadata: prior.get("metadata").clone() }
+    }
 }
 
 /// A state after a write, with the planned labels, annotations and tags: the next read shows what a plugin made of
@@ -220,13 +231,13 @@ async fn update(
         let mut request = request.clone();
         request.id = stored.id;
         request.version = stored.version;
-        request.meta = notes.after.replacing(&notes.before, stored.meta.as_deref());
+        let keys = &server.defaults.controller_keys;
+        request.meta = notes.after.replacing(&notes.before, stored.meta.as_deref(), keys);
         // A write with a version removes metadata that it leaves out.
-        for key in [meta::FINALIZERS, meta::DELETION_TIMESTAMP] {
-            if let Some(value) = stored.metadata.get(key) {
-                request.metadata.insert(key.to_owned(), value.clone());
-            }
-        }
+        let is_theirs = |key: &str| key == meta::FINALIZERS || key == meta::DELETION_TIMESTAMP || keys.own(key);
+        request.metadata.retain(|key, _| !keys.own(key) || notes.metadata.get(key).is_null());
+        let theirs = stored.metadata.iter().filter(|(key, _)| is_theirs(key));
+        request.metadata.extend(theirs.map(|(key, value)| (key.clone(), value.clone())));
         match server.client.write(request).await {
             Ok(resource) => return Ok(resource),
             Err(status) if status.code() == Code::Aborted => {}

@@ -47,7 +47,7 @@ pub(crate) async fn import_state(
     let expected = take_over(&pending, schema, server, &place, true, diagnostics).await?;
     let expected = expected.ok_or_else(|| vec![invalid_id(schema, id)])?;
     // The read that follows shows values that a state cannot have.
-    let (shown, _) = state(schema, &expected, &Value::Null, &Divergences::default());
+    let (shown, _) = state(schema, &expected, &Value::Null, &Divergences::default(), &server.defaults.controller_keys);
     Ok((hidden(schema, &shown, &Value::Null), Private::write(&Divergences::default(), Some(&pending))))
 }
 

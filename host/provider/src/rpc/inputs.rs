@@ -5,7 +5,7 @@ use crate::{
     client::ConnectionSettings,
     proto::tfplugin6::{Diagnostic, RawState},
     schema::ResourceSchema,
-    state::Defaults,
+    state::{CONTROLLER_KEYS, ControllerKeys, Defaults},
     value::{Step, Type, Value, json},
 };
 
@@ -59,5 +59,7 @@ pub(super) fn settings(config: &Value) -> Result<(ConnectionSettings, Defaults),
             .collect::<Result<_, Faults>>()?,
         _ => Default::default(),
     };
-    Ok((settings, Defaults { partition: text("partition"), namespace: text("namespace"), labels }))
+    let keys = ControllerKeys::read(config.get(CONTROLLER_KEYS));
+    let controller_keys = keys.map_err(|faults| faults.iter().map(value_error).collect::<Faults>())?;
+    Ok((settings, Defaults { partition: text("partition"), namespace: text("namespace"), labels, controller_keys }))
 }

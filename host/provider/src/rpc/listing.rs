@@ -13,7 +13,7 @@ use super::{
     diagnostic::{error, stored_warning, warning},
     identity,
     search::{MAX_LISTED_RESOURCES, Search, condition_faults},
-    session::{Session, resource},
+    session::{Server, Session, resource},
     wire::{decode, encode},
 };
 use crate::{
@@ -73,7 +73,7 @@ async fn send_all(session: &Session, request: &Request, events: &Sender) -> Resu
             // The list goes on after the held resource.
             let Some(known) = held.replace(found) else { continue };
             sent += 1;
-            let mut event = event(schema, &known, request.include_resource_object);
+            let mut event = event(schema, &server, &known, request.include_resource_object);
             if sent == limit {
                 event.diagnostic.push(cut(limit));
             }
@@ -87,13 +87,14 @@ async fn send_all(session: &Session, request: &Request, events: &Sender) -> Resu
     }
     if let Some(last) = held {
         // Core went away.
-        _ = events.send(Ok(event(schema, &last, request.include_resource_object))).await;
+        _ = events.send(Ok(event(schema, &server, &last, request.include_resource_object))).await;
     }
     Ok(())
 }
 
-fn event(schema: &ResourceSchema, found: &pb::Resource, is_whole: bool) -> Event {
-    let (shown, faults) = state(schema, found, &Value::Null, &Divergences::default());
+fn event(schema: &ResourceSchema, server: &Server, found: &pb::Resource, is_whole: bool) -> Event {
+    let keys = &server.defaults.controller_keys;
+    let (shown, faults) = state(schema, found, &Value::Null, &Divergences::default(), keys);
     let whole = is_whole.then(|| encode(&hidden(schema, &shown, &Value::Null))).flatten();
     Event {
         identity: identity::of_state(schema, &shown),

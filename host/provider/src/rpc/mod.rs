@@ -36,6 +36,7 @@ mod ignored;
 mod import;
 mod inputs;
 mod listing;
+mod meta_change;
 mod moving;
 mod partial;
 mod pending;

@@ -12,7 +12,7 @@ use crate::{
     proto::tfplugin6::{Diagnostic, move_resource_state},
     schema::{ProviderSchema, ResourceSchema},
     state::{Defaults, Origin, Pending, Private, hidden, resource_id, state},
-    value::Value,
+    value::{Type, Value, json},
 };
 
 /// The state in its new type, and its private data. Adds the server's warnings to `diagnostics`.
@@ -27,8 +27,8 @@ pub(crate) async fn move_state(
     let source: serde_json::Value =
         serde_json::from_slice(raw).map_err(|e| vec![error("the state to move is not JSON", e.to_string())])?;
     let text = |name: &str| source.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-    let parts = ["name", "partition", "namespace"].map(|name| (name, Value::text(text(name))));
-    let prior = Value::object(parts);
+    let parts = ["name", "partition", "namespace"].map(|name| (name.to_owned(), Value::text(text(name))));
+    let prior = Value::Map(parts.into_iter().chain(owned_notes(target, raw)).collect());
 
     let Some(kind) = target.moved_from.iter().find(|kind| schema.name_of(kind) == request.source_type_name) else {
         return Err(vec![unsupported_move(target, request)]);
@@ -38,7 +38,8 @@ pub(crate) async fn move_state(
     let kind = pb::Type { group_version: version(&text("group_version"), kind), ..kind.clone() };
     let from = Origin::of(&pb::Id { r#type: Some(kind), tenancy: Some(tenancy), name: text("name"), uid: text("uid") });
     let (pending, none) = (Pending::Move { from }, Divergences::default());
-    let shown = |found: &pb::Resource| hidden(target, &state(target, found, &prior, &none).0, &Value::Null);
+    let keys = &server.defaults.controller_keys;
+    let shown = |found: &pb::Resource| hidden(target, &state(target, found, &prior, &none, keys).0, &Value::Null);
     match take_over(&pending, target, server, &prior, true, diagnostics).await? {
         Some(found) => Ok((shown(&found), Private::write(&none, Some(&pending)))),
         // `mortise move` may have moved it before.
@@ -52,6 +53,16 @@ pub(crate) async fn move_state(
                 format!("No {} of this name exists either. Remove it from the state.", target.name),
             )])
         }
+    }
+}
+
+/// The labels, annotations and tags of the state of the former address: the new one owns the same keys.
+fn owned_notes(target: &ResourceSchema, raw: &[u8]) -> Vec<(String, Value)> {
+    let Type::Object(mut attributes) = target.to_type() else { return Vec::new() };
+    attributes.retain(|name, _| ["labels", "all_labels", "annotations", "tags"].contains(&name.as_str()));
+    match json::decode_older(raw, &Type::Object(attributes)) {
+        Ok(Value::Map(notes)) => notes.into_iter().collect(),
+        _ => Vec::new(),
     }
 }
 

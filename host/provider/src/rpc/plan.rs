@@ -10,6 +10,7 @@ use super::{
     deletion::being_deleted,
     diagnostic::{attribute_of, server_diagnostic, value_error, warning},
     fill::{fill_computed, fill_owner, fill_tenancy},
+    meta_change::meta_to_send,
     partial::partial_view,
     recent_plans::{Origin, RecentPlan},
     session::Server,
@@ -18,7 +19,7 @@ use crate::{
     mapping::{Divergences, Presence, are_equal, conform, from_data},
     proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
-    state::{Notes, Private, all_labels, known_id, metadata, metadata_shape, request},
+    state::{Private, all_labels, known_id, metadata, metadata_shape, request},
     value::{Step, Value},
 };
 
@@ -151,10 +152,7 @@ pub(crate) async fn plan(
     let faults = |faults: Vec<_>| faults.iter().map(value_error).collect::<Vec<_>>();
     let defaults = server.defaults_for(schema, config).await?;
     let mut sent = request(schema, config, &defaults).map_err(faults)?;
-    if before.state.is_null() {
-        // An update leaves the stored ones to the server.
-        sent.meta = Notes::of(&with_all_labels(config, server)).new_meta();
-    }
+    sent.meta = meta_to_send(schema, server, before.state, creates, config).await?;
     let plan = match dry_run(server, &sent, creates, &mut diagnostics).await {
         Ok(answer) => {
             let view = answer.map(|answer| View::of_answer(schema, answer)).unwrap_or_default();
@@ -167,13 +165,6 @@ pub(crate) async fn plan(
         }
     };
     Ok(Plan { request: Some(sent), ..plan })
-}
-
-/// A configuration with the default labels.
-fn with_all_labels(config: &Value, server: &Server) -> Value {
-    let Value::Map(mut parts) = config.clone() else { return config.clone() };
-    parts.insert("all_labels".to_owned(), all_labels(config, &server.defaults.labels));
-    Value::Map(parts)
 }
 
 /// The plan where the server refuses the dry run of an update: of a resource that is being deleted, or for a token that
@@ -212,8 +203,10 @@ fn planned(
     let Value::Map(parts) = &mut planned else { return unchanged(planned) };
     let conformed = conform(&schema.shape(), false, "data", config.get("data"), view.data.as_ref(), &mut divergences);
     parts.insert("data".to_owned(), conformed);
-    let (shape, from_server) = (metadata_shape(), view.metadata.as_ref());
-    let conformed = conform(&shape, true, "metadata", config.get("metadata"), from_server, &mut divergences);
+    let known = [config, prior].map(|value| value.get("metadata")).into_iter().find(|known| !known.is_null());
+    let settled = |found: Value| server.defaults.controller_keys.settled(known.unwrap_or(&Value::Null), found);
+    let (shape, from_server) = (metadata_shape(), view.metadata.clone().map(settled));
+    let conformed = conform(&shape, true, "metadata", config.get("metadata"), from_server.as_ref(), &mut divergences);
     parts.insert("metadata".to_owned(), conformed);
     fill_tenancy(schema, server, prior, config, view.resource.as_ref(), parts);
     fill_owner(schema, prior, config, parts);

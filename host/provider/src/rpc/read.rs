@@ -36,7 +36,8 @@ pub(crate) async fn resource(
         },
         (None, None) => return Ok((Value::Null, private.to_vec(), Vec::new())),
     };
-    let (state, faults) = state(schema, &found, prior, &Private::read(private, schema));
+    let (divergences, keys) = (Private::read(private, schema), &server.defaults.controller_keys);
+    let (state, faults) = state(schema, &found, prior, &divergences, keys);
     Ok((state, kept, faults.iter().map(stored_warning).collect()))
 }
 

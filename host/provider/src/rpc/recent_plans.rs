@@ -8,6 +8,7 @@ use std::{
 };
 
 use mortise_resource::pb;
+use prost::Message;
 
 use crate::{mapping::Divergences, proto::tfplugin6::Diagnostic, value::Value};
 
@@ -16,6 +17,9 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Most plans that a connection remembers: core has as many changes under way as its `-parallelism`.
 const MAX_PLANS: usize = 64;
+
+/// Most bytes of the plans of a connection. An apply of a larger plan makes its own dry run.
+const MAX_BYTES: usize = 16 << 20;
 
 /// The change that a plan is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,17 +44,42 @@ pub(super) struct RecentPlan {
 
 /// The plans of a connection.
 #[derive(Debug, Default)]
-pub(super) struct RecentPlans(Mutex<VecDeque<(Origin, RecentPlan, Instant)>>);
+pub(super) struct RecentPlans(Mutex<VecDeque<Known>>);
+
+/// A remembered plan.
+#[derive(Debug)]
+struct Known {
+    origin: Origin,
+    plan: RecentPlan,
+    made: Instant,
+    /// Its bytes in memory.
+    bytes: usize,
+}
+
+impl Known {
+    fn new(origin: Origin, plan: RecentPlan) -> Self {
+        let diagnostics = plan.diagnostics.iter().map(Message::encoded_len).sum::<usize>();
+        let values = [&origin.prior, &origin.config, &plan.state].map(Value::memory_bytes).iter().sum::<usize>();
+        let bytes = diagnostics + values + plan.divergences.memory_bytes() + plan.request.encoded_len();
+        Self { origin, plan, made: Instant::now(), bytes }
+    }
+}
 
 impl RecentPlans {
-    /// Remembers a plan; the oldest one goes if there are too many.
+    /// Remembers a plan; the oldest ones go if there are too many, or too many bytes.
     pub(super) fn add(&self, origin: Origin, plan: RecentPlan) {
+        let added = Known::new(origin, plan);
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.retain(|(known, _, made)| *known != origin && made.elapsed() <= MAX_AGE);
-        if plans.len() >= MAX_PLANS {
-            plans.pop_front();
+        plans.retain(|known| known.origin != added.origin && known.made.elapsed() <= MAX_AGE);
+        if added.bytes > MAX_BYTES {
+            return;
         }
-        plans.push_back((origin, plan, Instant::now()));
+        let mut bytes = added.bytes + plans.iter().map(|known| known.bytes).sum::<usize>();
+        while plans.len() >= MAX_PLANS || bytes > MAX_BYTES {
+            let Some(oldest) = plans.pop_front() else { break };
+            bytes -= oldest.bytes;
+        }
+        plans.push_back(added);
     }
 
     /// Forgets all plans.
@@ -61,8 +90,9 @@ impl RecentPlans {
     /// Takes the plan of the same origin; an apply uses it once.
     pub(super) fn take(&self, origin: &Origin) -> Option<RecentPlan> {
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = plans.iter().position(|(known, _, made)| known == origin && made.elapsed() <= MAX_AGE)?;
-        plans.remove(position).map(|(_, plan, _)| plan)
+        let is_usable = |known: &Known| known.origin == *origin && known.made.elapsed() <= MAX_AGE;
+        let position = plans.iter().position(is_usable)?;
+        plans.remove(position).map(|known| known.plan)
     }
 }
 
@@ -96,10 +126,28 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_plans_are_bounded() {
+        let plans = RecentPlans::default();
+        let large = |bytes: usize| RecentPlan { state: Value::String("x".repeat(bytes)), ..plan(true) };
+        for name in ["a", "b", "c"] {
+            plans.add(origin(name), large(MAX_BYTES / 3));
+        }
+        assert!(plans.take(&origin("a")).is_none(), "the oldest one went");
+        assert!(plans.take(&origin("b")).is_some() && plans.take(&origin("c")).is_some());
+        plans.add(origin("small"), plan(true));
+        plans.add(origin("huge"), large(MAX_BYTES));
+        assert!(plans.take(&origin("huge")).is_none(), "it has too many bytes alone");
+        assert!(plans.take(&origin("small")).is_some(), "and displaces none");
+        let request = pb::Resource { version: "x".repeat(MAX_BYTES), ..pb::Resource::default() };
+        plans.add(origin("request"), RecentPlan { request, ..plan(true) });
+        assert!(plans.take(&origin("request")).is_none());
+    }
+
+    #[test]
     fn an_old_plan_is_not_used() {
         let plans = RecentPlans::default();
         let earlier = Instant::now().checked_sub(MAX_AGE + Duration::from_secs(1)).unwrap();
-        plans.0.lock().unwrap().push_back((origin("a"), plan(true), earlier));
+        plans.0.lock().unwrap().push_back(Known { made: earlier, ..Known::new(origin("a"), plan(true)) });
         assert!(plans.take(&origin("a")).is_none());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Core opens a new connection for each phase of a command, and several cores may be connected to one process; so the
 //! state of a run belongs to its connection. Each connection asks for the types once; connections with the same answer
-//! share one schema ([`SchemaCache`]).
+//! share one schema ([`SchemaCache`]). Within a server's own process they ask again only after a change of the types.
 
 use std::{
     borrow::Cow,
@@ -90,15 +90,22 @@ impl Server {
         Ok(Cow::Owned(self.defaults.or_own(config, own)))
     }
 
-    /// The types; fetched once.
+    /// The types; fetched once, and not at all while those that the process knows are the server's.
     pub(crate) async fn schema(
         &self,
+        connector: &dyn Connector,
         prefix: &str,
         known: &SchemaCache,
     ) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         let ask = || async {
+            let version = connector.types_version();
+            if let Some(schema) = version.and_then(|version| known.of_version(version, prefix)) {
+                return Ok(schema);
+            }
             let types = self.client.types().await.map_err(|status| self.faults("asking for types", &status))?;
-            Ok(known.schema(types, prefix))
+            // Types that changed during the calls are of no version.
+            let version = version.filter(|version| connector.types_version() == Some(*version));
+            Ok(known.schema(types, version, prefix))
         };
         self.schema.get_or_try_init(ask).await.cloned()
     }
@@ -190,7 +197,7 @@ impl Session {
     pub(crate) async fn schema(&self) -> Result<Arc<ProviderSchema>, Vec<Diagnostic>> {
         self.check_accepted()?;
         let asked = match self.server().await {
-            Ok(server) => server.schema(&self.prefix, &self.schemas).await,
+            Ok(server) => server.schema(&*self.connector, &self.prefix, &self.schemas).await,
             Err(faults) => Err(faults),
         };
         match asked {

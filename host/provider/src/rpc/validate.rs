@@ -16,7 +16,7 @@ use crate::{
     mapping::{Attribute, Object, Shape},
     proto::tfplugin6::Diagnostic,
     schema::{ProviderSchema, ResourceSchema},
-    state::{Defaults, request, revealed_config},
+    state::{CONTROLLER_KEYS, ControllerKeys, Defaults, request, revealed_config},
     value::{PathText, Step, Value},
 };
 
@@ -104,6 +104,8 @@ pub(crate) fn provider(config: &Value) -> Vec<Diagnostic> {
         let summary = format!("{address:?} is not an address; write host:port, https://host:port or unix:///path");
         found.push(error_at(&[Step::Attribute("address".to_owned())], summary));
     }
+    let faults = ControllerKeys::read(config.get(CONTROLLER_KEYS)).err().unwrap_or_default();
+    found.extend(faults.iter().map(value_error));
     found
 }
 

@@ -199,7 +199,7 @@ impl Wait<'_> {
     }
 
     fn state_of(&self, found: &pb::Resource) -> Value {
-        state(self.schema, found, self.planned, self.divergences).0
+        state(self.schema, found, self.planned, self.divergences, &self.server.defaults.controller_keys).0
     }
 
     /// The path of the first configured value that the stored resource no longer has.

@@ -11,23 +11,44 @@ pub struct SchemaCache(Mutex<Option<Known>>);
 
 #[derive(Debug)]
 struct Known {
+    /// Number of the types, if the server gives them one.
+    version: Option<u64>,
     types: Vec<TypeDescription>,
     prefix: String,
     schema: Weak<ProviderSchema>,
 }
 
 impl SchemaCache {
-    /// The schema of these types: the known one if it was built from the same.
+    /// The schema of these types: the known one if it was built from the same. `version` is the number of the types, as
+    /// far as the server gives them one.
     #[must_use]
-    pub fn schema(&self, types: Vec<TypeDescription>, prefix: &str) -> Arc<ProviderSchema> {
+    pub fn schema(&self, types: Vec<TypeDescription>, version: Option<u64>, prefix: &str) -> Arc<ProviderSchema> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last.as_ref().filter(|known| known.prefix == prefix && known.types == types);
-        if let Some(schema) = known.and_then(|known| known.schema.upgrade()) {
-            return schema;
+        if let Some(known) = last.as_mut().filter(|known| known.prefix == prefix && known.types == types) {
+            known.version = version;
+            return known.schema();
         }
-        let schema = Arc::new(ProviderSchema::of(&types, prefix));
-        *last = Some(Known { types, prefix: prefix.to_owned(), schema: Arc::downgrade(&schema) });
-        schema
+        let (prefix, schema) = (prefix.to_owned(), Weak::new());
+        last.insert(Known { version, types, prefix, schema }).schema()
+    }
+
+    /// The schema of the types with this number, if they are the known ones.
+    #[must_use]
+    pub fn of_version(&self, version: u64, prefix: &str) -> Option<Arc<ProviderSchema>> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last.as_mut().filter(|known| known.prefix == prefix && known.version == Some(version));
+        known.map(Known::schema)
+    }
+}
+
+impl Known {
+    /// The schema, built again if the last connection has freed it.
+    fn schema(&mut self) -> Arc<ProviderSchema> {
+        self.schema.upgrade().unwrap_or_else(|| {
+            let schema = Arc::new(ProviderSchema::of(&self.types, &self.prefix));
+            self.schema = Arc::downgrade(&schema);
+            schema
+        })
     }
 }
 
@@ -49,13 +70,29 @@ mod tests {
     #[test]
     fn connections_to_the_same_types_share_a_schema() {
         let cache = SchemaCache::default();
-        let first = cache.schema(types(&["A"]), "mortise");
-        assert!(Arc::ptr_eq(&first, &cache.schema(types(&["A"]), "mortise")));
-        let other = cache.schema(types(&["A", "B"]), "mortise");
+        let first = cache.schema(types(&["A"]), None, "mortise");
+        assert!(Arc::ptr_eq(&first, &cache.schema(types(&["A"]), None, "mortise")));
+        let other = cache.schema(types(&["A", "B"]), None, "mortise");
         assert_eq!((first.left_out.len(), other.left_out.len()), (1, 2), "a plugin was loaded meanwhile");
-        assert!(!Arc::ptr_eq(&other, &cache.schema(types(&["A", "B"]), "edge")));
+        assert!(!Arc::ptr_eq(&other, &cache.schema(types(&["A", "B"]), None, "edge")));
         let weak = Arc::downgrade(&other);
         drop(other);
         assert!(weak.upgrade().is_none(), "the last connection frees it");
+    }
+
+    #[test]
+    fn types_of_a_version_are_known_until_others_come() {
+        let cache = SchemaCache::default();
+        assert!(cache.of_version(1, "mortise").is_none());
+        let first = cache.schema(types(&["A"]), Some(1), "mortise");
+        assert!(Arc::ptr_eq(&first, &cache.of_version(1, "mortise").unwrap()));
+        assert!(cache.of_version(2, "mortise").is_none() && cache.of_version(1, "edge").is_none());
+        drop(first);
+        assert_eq!(cache.of_version(1, "mortise").unwrap().left_out.len(), 1, "it is built again");
+        // A change that is none for the types gives them another number.
+        drop(cache.schema(types(&["A"]), Some(2), "mortise"));
+        assert!(cache.of_version(1, "mortise").is_none() && cache.of_version(2, "mortise").is_some());
+        drop(cache.schema(types(&["A", "B"]), None, "mortise"));
+        assert!(cache.of_version(2, "mortise").is_none(), "types without a number are those of no number");
     }
 }

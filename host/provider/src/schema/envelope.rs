@@ -221,5 +221,13 @@ pub(super) fn provider() -> Vec<Attribute> {
             OPTIONAL,
             "Labels of every resource; `labels` of a resource comes first.",
         ),
+        attribute(
+            "controller_keys",
+            Content::Value(Type::list(Type::String)),
+            OPTIONAL,
+            "Keys of labels, annotations and metadata that controllers own, or prefixes such as `example.com/*`. A \
+             configuration may give such a key its first value; then its values are no difference, and no apply changes \
+             or removes it.",
+        ),
     ]
 }

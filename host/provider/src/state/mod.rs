@@ -3,8 +3,10 @@
 //! `request` makes a request from a configuration, `observed` a state from a stored resource. Core keeps bytes beside
 //! each state that the user does not see (`private`): the server's values where the state has the user's spelling, and
 //! a change that must come first (`pending`). Core's form of values that are only written is not the provider's own
-//! (`write_only`). Labels, annotations and tags are owned key by key (`notes`).
+//! (`write_only`). Labels, annotations and tags are owned key by key (`notes`), except for keys of controllers
+//! (`controller_keys`).
 
+mod controller_keys;
 mod notes;
 mod observed;
 mod pending;
@@ -12,6 +14,8 @@ mod private;
 mod request;
 mod write_only;
 
+pub(crate) use controller_keys::CONTROLLER_KEYS;
+pub use controller_keys::ControllerKeys;
 pub use notes::{Notes, all_labels};
 pub use observed::{Observed, data_source_state, id_text, list_entry, metadata, state};
 pub use pending::{Origin, Pending};

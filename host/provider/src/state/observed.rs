@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mortise_resource::{Scope, meta, pb, types::gvk};
 
 use super::{
-    metadata_shape,
+    ControllerKeys, metadata_shape,
     notes::{all, owned},
 };
 use crate::{
@@ -17,16 +17,25 @@ use crate::{
 /// A state, and the parts of the stored resource that it cannot have: null, with their paths.
 pub type Observed = (Value, Vec<ValueError>);
 
-/// The state of a resource. It keeps the spelling of `prior` where the server's value still corresponds to it.
+/// The state of a resource. It keeps the spelling of `prior` where the server's value still corresponds to it, and the
+/// values of `prior` under keys of controllers.
 #[must_use]
-pub fn state(schema: &ResourceSchema, resource: &pb::Resource, prior: &Value, divergences: &Divergences) -> Observed {
+pub fn state(
+    schema: &ResourceSchema,
+    resource: &pb::Resource,
+    prior: &Value,
+    divergences: &Divergences,
+    keys: &ControllerKeys,
+) -> Observed {
     let mut state = envelope(schema.scope, resource);
-    let metadata = undo(&metadata_shape(), "metadata", prior.get("metadata"), &metadata(resource), divergences);
+    let before = prior.get("metadata");
+    let found = keys.settled(before, metadata(resource));
+    let metadata = undo(&metadata_shape(), "metadata", before, &found, divergences);
     let (data, faults) = data(schema, resource);
     state.insert("metadata".to_owned(), metadata);
     state.insert("data".to_owned(), undo(&schema.shape(), "data", prior.get("data"), &data, divergences));
     state.insert("owner".to_owned(), owner(resource.owner.as_ref()));
-    state.extend(owned(prior, resource).map(|(name, value)| (name.to_owned(), value)));
+    state.extend(owned(prior, resource, keys).map(|(name, value)| (name.to_owned(), value)));
     for own in ["wait", "timeouts"] {
         state.insert(own.to_owned(), prior.get(own).clone());
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mortise_resource::{Scope, meta, pb, tenancy};
 
+use super::ControllerKeys;
 use crate::{
     mapping::to_data,
     schema::ResourceSchema,
@@ -19,6 +20,8 @@ pub struct Defaults {
     pub namespace: Option<String>,
     /// The labels of every resource whose configuration has none of the key.
     pub labels: BTreeMap<String, String>,
+    /// The keys that controllers own.
+    pub controller_keys: ControllerKeys,
 }
 
 impl Defaults {
@@ -35,6 +38,7 @@ impl Defaults {
             partition: Some(self.partition.clone().unwrap_or(partition)),
             namespace: Some(self.namespace.clone().unwrap_or(namespace)),
             labels: self.labels.clone(),
+            controller_keys: self.controller_keys.clone(),
         }
     }
 }

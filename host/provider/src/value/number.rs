@@ -51,6 +51,12 @@ impl Hash for Number {
 pub struct NumberError;
 
 impl Number {
+    /// Number of its decimal digits, trailing zeros of large numbers left out.
+    #[must_use]
+    pub fn digits(&self) -> usize {
+        usize::try_from(self.decimal.digits()).unwrap_or(usize::MAX)
+    }
+
     /// Converts a 64-bit float by its shortest decimal text; `None` for NaN and infinities. A subnormal one is
     /// converted exactly: core counts its digits as if it had the precision of larger ones, and finds another shortest
     /// text.

@@ -119,6 +119,22 @@ impl Value {
         if text.is_empty() { Self::Null } else { Self::String(text) }
     }
 
+    /// Estimate of its bytes in memory, without refinements and types.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let inner = match self {
+            Self::Null | Self::Unknown(_) | Self::Bool(_) => 0,
+            Self::Number(number) => number.digits(),
+            Self::String(text) => text.len(),
+            Self::List(items) => items.iter().map(Self::memory_bytes).sum(),
+            Self::Map(entries) => {
+                entries.iter().map(|(key, value)| size_of::<String>() + key.len() + value.memory_bytes()).sum()
+            }
+            Self::Dynamic(_, value) => value.memory_bytes(),
+        };
+        size_of::<Self>() + inner
+    }
+
     /// Whether it is null.
     #[must_use]
     pub fn is_null(&self) -> bool {
