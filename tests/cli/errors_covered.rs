@@ -26,7 +26,7 @@ const BEFORE: [&str; 9] = [
 const LETTERS: usize = 8;
 
 /// Texts without a transcript, and the reason. A text that gets a transcript must be removed here.
-const ELSEWHERE: [(&str, &[&str]); 7] = [
+const ELSEWHERE: [(&str, &[&str]); 8] = [
     (
         "the machine would have to be broken: no threads, no random numbers, no shell, no working directory",
         &[
@@ -53,6 +53,10 @@ const ELSEWHERE: [(&str, &[&str]); 7] = [
             "the work is done, but other users may read …: …",
             "change its owner, or take the permissions of others: chmod -R go= DIR",
         ],
+    ),
+    (
+        "it takes a variable with bytes that a transcript cannot hold",
+        &["environment variable …: its value is not UTF-8", "set it to UTF-8 text, or remove it: unset …"],
     ),
     (
         "it takes a terminal",

@@ -32,6 +32,7 @@ pub use connect::{
     provider::ProviderConnector,
     session::{Authorized, Session, Token},
 };
+pub use env::check_environment;
 pub use error::{CliError, EXIT_CODES, Exit};
 pub use interrupt::CriticalSection;
 pub use output::{

@@ -52,8 +52,12 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
         LoadError::UnknownImport { .. } | LoadError::Contract { .. } => {
             format!("`mortise plugin inspect {path}` compares all imports and exports with this host")
         }
-        LoadError::ExceedsLimit { setting, .. } => {
+        LoadError::ExceedsLimit { setting: Some(setting), .. } => {
             format!("let it need less at the start, or raise {setting} in config.toml")
+        }
+        LoadError::ExceedsLimit { setting: None, .. } => {
+            "let it need less at the start: no setting raises this limit; `mortise plugin build` makes components below it"
+                .into()
         }
         LoadError::Describe(_) => {
             "fix what the plugin does in `describe` (its static table) or in its check of settings, and run `mortise \
@@ -66,5 +70,22 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
         }
         LoadError::NotGranted(_) => "grant it in config.toml, or by `grants` in the case".into(),
         LoadError::Host { .. } => "free memory or address space (`ulimit -v`), and try again".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_for_a_limit_names_its_setting_or_that_it_is_fixed() {
+        let advice = |setting| {
+            let what = "3 memories".to_owned();
+            remedy(Path::new("a.wasm"), &LoadError::ExceedsLimit { what, limit: 2, setting })
+        };
+        let adjustable = advice(Some("sandbox.memory_bytes"));
+        assert!(adjustable.ends_with("or raise sandbox.memory_bytes in config.toml"), "{adjustable}");
+        let fixed = advice(None);
+        assert!(fixed.contains("no setting raises this limit") && !fixed.contains("config.toml"), "{fixed}");
     }
 }

@@ -1,4 +1,4 @@
-//! A resource of a type with a value in every field, for measurements without a given one.
+//! A resource of a type with a value in every field, up to a bound, for measurements without a given one.
 
 use mortise_plugin_host::TypeDecl;
 use mortise_resource::pb;
@@ -7,6 +7,9 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 
 /// Levels of messages within the resource's data.
 const MAX_DEPTH: usize = 3;
+
+/// Most fields of the resource's data, those of messages within it included. Fields beyond it are absent.
+const MAX_FIELDS: usize = 10_000;
 
 /// Builds the resource, named `sample`.
 pub(crate) fn resource(decl: &TypeDecl) -> pb::Resource {
@@ -18,7 +21,7 @@ pub(crate) fn resource(decl: &TypeDecl) -> pb::Resource {
         tenancy: Some(tenancy),
         uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(),
     };
-    let value = message(&decl.message, MAX_DEPTH).encode_to_vec();
+    let value = message(&decl.message, MAX_DEPTH, &mut { MAX_FIELDS }).encode_to_vec();
     let type_url = format!("type.googleapis.com/{}", decl.message.full_name());
     pb::Resource {
         id: Some(id),
@@ -29,9 +32,13 @@ pub(crate) fn resource(decl: &TypeDecl) -> pb::Resource {
     }
 }
 
-fn message(descriptor: &MessageDescriptor, depth: usize) -> DynamicMessage {
+/// Makes a message with a value in every field. `left` is the number of fields that may still be filled in; a message
+/// takes its share before the messages within it do.
+fn message(descriptor: &MessageDescriptor, depth: usize, left: &mut usize) -> DynamicMessage {
     let mut made = DynamicMessage::new(descriptor.clone());
-    for field in descriptor.fields() {
+    let fields: Vec<FieldDescriptor> = descriptor.fields().take(*left).collect();
+    *left -= fields.len();
+    for field in fields {
         // A oneof gets its first field.
         let taken = field.containing_oneof().is_some_and(|oneof| oneof.fields().any(|other| made.has_field(&other)));
         if taken {
@@ -39,7 +46,7 @@ fn message(descriptor: &MessageDescriptor, depth: usize) -> DynamicMessage {
         }
         if field.is_map() {
             let Kind::Message(entry) = field.kind() else { continue };
-            if let Some(value) = single(&entry.map_entry_value_field(), depth) {
+            if let Some(value) = single(&entry.map_entry_value_field(), depth, left) {
                 let key = match entry.map_entry_key_field().kind() {
                     Kind::String => MapKey::String("key".into()),
                     Kind::Bool => MapKey::Bool(true),
@@ -50,7 +57,7 @@ fn message(descriptor: &MessageDescriptor, depth: usize) -> DynamicMessage {
                 };
                 made.set_field(&field, Value::Map([(key, value)].into()));
             }
-        } else if let Some(value) = single(&field, depth) {
+        } else if let Some(value) = single(&field, depth, left) {
             made.set_field(&field, if field.is_list() { Value::List(vec![value]) } else { value });
         }
     }
@@ -58,7 +65,7 @@ fn message(descriptor: &MessageDescriptor, depth: usize) -> DynamicMessage {
 }
 
 /// Makes a single value of a field's kind; `None` for messages that nest too deep.
-fn single(field: &FieldDescriptor, depth: usize) -> Option<Value> {
+fn single(field: &FieldDescriptor, depth: usize, left: &mut usize) -> Option<Value> {
     Some(match field.kind() {
         Kind::Double => Value::F64(1.0),
         Kind::Float => Value::F32(1.0),
@@ -72,6 +79,56 @@ fn single(field: &FieldDescriptor, depth: usize) -> Option<Value> {
         Kind::Enum(enumeration) => Value::EnumNumber(
             enumeration.values().nth(1).or_else(|| enumeration.values().next()).map_or(0, |value| value.number()),
         ),
-        Kind::Message(message_type) => Value::Message(message(&message_type, depth.checked_sub(1)?)),
+        Kind::Message(message_type) => Value::Message(message(&message_type, depth.checked_sub(1)?, left)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_reflect::{
+        DescriptorPool,
+        prost_types::{
+            DescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+            field_descriptor_proto::{Label, Type},
+        },
+    };
+
+    use super::*;
+
+    /// A message that holds itself in 60 fields, beside a number.
+    fn wide() -> MessageDescriptor {
+        let field = |number: i32, kind: Type| FieldDescriptorProto {
+            name: Some(format!("f{number}")),
+            number: Some(number),
+            label: Some(Label::Optional.into()),
+            r#type: Some(kind.into()),
+            type_name: (kind == Type::Message).then(|| ".Wide".to_owned()),
+            ..FieldDescriptorProto::default()
+        };
+        let fields = (1..=60).map(|number| field(number, Type::Message)).chain([field(61, Type::Int32)]);
+        let message =
+            DescriptorProto { name: Some("Wide".into()), field: fields.collect(), ..DescriptorProto::default() };
+        let mut pool = DescriptorPool::new();
+        let file = FileDescriptorProto {
+            name: Some("wide.proto".into()),
+            message_type: vec![message],
+            syntax: Some("proto3".into()),
+            ..FileDescriptorProto::default()
+        };
+        pool.add_file_descriptor_proto(file).unwrap();
+        pool.get_message_by_name("Wide").unwrap()
+    }
+
+    fn fields(message: &DynamicMessage) -> usize {
+        let within = |value: &Value| value.as_message().map_or(0, fields);
+        message.fields().map(|(_, value)| 1 + within(value)).sum()
+    }
+
+    #[test]
+    fn a_wide_message_is_filled_in_up_to_a_bound() {
+        let made = message(&wide(), MAX_DEPTH, &mut { MAX_FIELDS });
+        assert!(fields(&made) <= MAX_FIELDS, "{}", fields(&made));
+        assert_eq!(made.fields().count(), 61, "the first level has all its fields");
+        assert_eq!(fields(&message(&wide(), 0, &mut { MAX_FIELDS })), 1);
+    }
 }

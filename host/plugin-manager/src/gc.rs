@@ -1,8 +1,10 @@
 //! The end of a plugin: its types stay while resources of them are stored; then the types go, and then the plugin.
 
+use std::sync::Arc;
+
 use mortise_resource::{pb::condition::State, types::Gvk};
 use mortise_service::registry::{MissingReason, Owner};
-use mortise_store::TypeKey;
+use mortise_store::{Backend, StoreError, TypeKey};
 
 use crate::{
     load::canary,
@@ -10,6 +12,39 @@ use crate::{
     load::types::{manifests_of, types_of},
     state::{ManagerState, plugin::REMOVED},
 };
+
+/// Returns the types without stored resources among those of missing plugins. A type of which the store cannot tell
+/// stays, and the fault is logged.
+async fn gone_types(backend: &Arc<dyn Backend>, mut candidates: Vec<(Gvk, MissingReason)>) -> Vec<Gvk> {
+    candidates.retain(|(_, why)| matches!(why, MissingReason::Removed | MissingReason::Dropped));
+    if candidates.is_empty() {
+        return Vec::new();
+    }
+    let fault = |error: &StoreError| {
+        tracing::error!("types of removed plugins stay for now, since the store cannot tell which are in use: {error}");
+    };
+    let stored = match backend.types().await {
+        Ok(stored) => stored,
+        Err(error) => {
+            fault(&error);
+            return Vec::new();
+        }
+    };
+    let mut gone = Vec::new();
+    for (gvk, why) in candidates {
+        // The store knows kinds without versions. A dropped version may go before the others.
+        let stays = stored.contains(&TypeKey::from(&gvk.to_pb()))
+            && (why == MissingReason::Removed
+                || canary::any_stored(backend, &gvk).await.unwrap_or_else(|error| {
+                    fault(&error);
+                    true
+                }));
+        if !stays {
+            gone.push(gvk);
+        }
+    }
+    gone
+}
 
 impl ManagerState {
     /// Removes a plugin from service after its source is gone.
@@ -52,28 +87,21 @@ impl ManagerState {
         self.collect_garbage().await;
     }
 
-    /// Removes types without stored resources of plugins that are gone, and then plugins without types.
+    /// Removes types without stored resources of plugins that are gone, and then plugins without types. After a fault
+    /// of the store, which is logged, types stay until the next call; records are written all the same.
     pub(crate) async fn collect_garbage(&mut self) {
         let registry = self.registry.load_full();
-        let mut gone: Vec<Gvk> = Vec::new();
-        if !registry.missing_plugins().is_empty() {
-            let Ok(stored) = self.backend.types().await else { return };
-            for t in registry.types() {
-                let Owner::Missing(owner) = &t.owner else { continue };
-                // A call in a replaced version may still write.
-                let busy = self.plugins.get(&owner.name).is_some_and(|managed| managed.draining > 0);
-                if busy || !matches!(owner.why, MissingReason::Removed | MissingReason::Dropped) {
-                    continue;
-                }
-                // The store knows kinds without versions. A dropped version may go before the others.
-                let stays = stored.contains(&TypeKey::from(&t.gvk.to_pb()))
-                    && (owner.why == MissingReason::Removed
-                        || canary::any_stored(&self.backend, &t.gvk).await.unwrap_or(true));
-                if !stays {
-                    gone.push(t.gvk.clone());
-                }
-            }
-        }
+        // A call in a replaced version may still write.
+        let is_busy = |name: &str| self.plugins.get(name).is_some_and(|managed| managed.draining > 0);
+        let candidates: Vec<(Gvk, MissingReason)> = registry
+            .types()
+            .iter()
+            .filter_map(|t| match &t.owner {
+                Owner::Missing(owner) if !is_busy(&owner.name) => Some((t.gvk.clone(), owner.why)),
+                _ => None,
+            })
+            .collect();
+        let gone = gone_types(&self.backend, candidates).await;
         if !gone.is_empty() {
             self.swap(registry.without_missing_types(&gone));
         }

@@ -48,14 +48,14 @@ pub enum LoadError {
         what: String,
     },
     /// The component starts with more memory or tables than the sandbox allows.
-    #[error("needs {what} to start, more than the limit of {limit} ({setting})")]
+    #[error("needs {what} to start, more than the limit of {limit} ({})", setting.unwrap_or("a fixed limit"))]
     ExceedsLimit {
         /// The need and its amount, such as `3 memories`.
         what: String,
         /// The limit.
         limit: usize,
-        /// The setting in config.toml, or `a fixed limit`.
-        setting: &'static str,
+        /// The setting in config.toml; `None` for a fixed limit.
+        setting: Option<&'static str>,
     },
     /// `describe` failed, or the plugin's check of its settings did.
     #[error("{0}")]

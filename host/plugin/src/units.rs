@@ -21,7 +21,7 @@ pub const COUNT: Units = Units { kind: "whole number", advice: "digits alone", n
 /// Sizes, in bytes.
 pub const BYTES: Units = Units {
     kind: "size",
-    advice: "a number of bytes or a number with KiB, MiB or GiB",
+    advice: "a number of bytes or a number with B, KiB, MiB, GiB or TiB",
     names: &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
 };
 
@@ -185,16 +185,31 @@ mod tests {
     #[test]
     fn a_text_that_is_not_a_number_is_refused_with_advice() {
         for (units, text, kind, advice) in [
-            (&BYTES, "1 Mb", "size", "a number of bytes or a number with KiB, MiB or GiB"),
-            (&BYTES, "1.5GiB", "size", "a number of bytes or a number with KiB, MiB or GiB"),
-            (&BYTES, "", "size", "a number of bytes or a number with KiB, MiB or GiB"),
-            (&BYTES, "99999999999999999999999999999TiB", "size", "a number of bytes or a number with KiB, MiB or GiB"),
+            (&BYTES, "1 Mb", "size", "a number of bytes or a number with B, KiB, MiB, GiB or TiB"),
+            (&BYTES, "1.5GiB", "size", "a number of bytes or a number with B, KiB, MiB, GiB or TiB"),
+            (&BYTES, "", "size", "a number of bytes or a number with B, KiB, MiB, GiB or TiB"),
+            (
+                &BYTES,
+                "99999999999999999999999999999TiB",
+                "size",
+                "a number of bytes or a number with B, KiB, MiB, GiB or TiB",
+            ),
             (&MILLISECONDS, "MiB", "time", "a number of milliseconds or a number with ms, s, m or h"),
             (&SECONDS, "5ms", "time in whole seconds", "a number of seconds or a number with s, m or h"),
             (&COUNT, "5s", "whole number", "digits alone"),
         ] {
             let fault = units.read(text).unwrap_err().to_string();
             assert_eq!(fault, format!("{text:?} is not a {kind}; write {advice}"));
+        }
+    }
+
+    #[test]
+    fn the_advice_names_every_unit() {
+        for units in [&BYTES, &MILLISECONDS, &SECONDS] {
+            let words: Vec<&str> = units.advice.split([' ', ',']).collect();
+            for (name, _) in units.names {
+                assert!(words.contains(name), "{name}: {}", units.advice);
+            }
         }
     }
 

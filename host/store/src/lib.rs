@@ -39,6 +39,6 @@ pub use ids::{ExpectedId, ListKey, TypeKey};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet};
 pub use resource_size::limited_size;
-pub use set_hash::SetHash;
+pub use set_hash::{SetHash, SetHashError};
 pub use snapshot::{Record, RecordKind, Snapshot, SnapshotHead};
 pub use terms::{Term, TermField, TermSubject};

@@ -3,9 +3,12 @@
 //! The hash is the sum, modulo 2¹²⁸, of the first 16 bytes of SHA-256 over version (8 bytes, big-endian) and key of
 //! each member: adding and removing need no order and no look at other members, and take some 200 ns each.
 
-use std::{fmt, num::ParseIntError, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use sha2::{Digest as _, Sha256};
+
+/// Hexadecimal digits of a hash as text.
+const DIGITS: usize = 32;
 
 /// The hash of a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,12 +39,20 @@ impl fmt::Display for SetHash {
     }
 }
 
-impl FromStr for SetHash {
-    type Err = ParseIntError;
+/// A text that is not the hash of a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the hash of a set has exactly {DIGITS} hexadecimal digits")]
+pub struct SetHashError;
 
-    /// Parses hexadecimal digits, 32 at most.
-    fn from_str(text: &str) -> Result<Self, ParseIntError> {
-        u128::from_str_radix(text, 16).map(Self)
+impl FromStr for SetHash {
+    type Err = SetHashError;
+
+    /// Parses 32 hexadecimal digits.
+    fn from_str(text: &str) -> Result<Self, SetHashError> {
+        if text.len() != DIGITS || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(SetHashError);
+        }
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| SetHashError)
     }
 }
 
@@ -69,5 +80,20 @@ impl SetHash {
     /// Makes a hash of the upper and the lower 64 bits.
     pub(crate) fn from_halves(high: u64, low: u64) -> Self {
         Self(u128::from(high) << 64 | u128::from(low))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_hash_has_exactly_32_digits() {
+        let hash = SetHash::from_halves(1, u64::MAX);
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+        for text in ["", "1", "+0000000000000000000000000000001", "+00000000000000000000000000000001", &"0".repeat(33)]
+        {
+            assert_eq!(text.parse::<SetHash>(), Err(SetHashError), "{text}");
+        }
     }
 }

@@ -222,7 +222,7 @@ mod tests {
         assert_eq!((config.store.cache_bytes, config.store.history_bytes), (Size(2 << 20), Size(1 << 20)));
         assert_eq!((config.http.keep_alive_ms, config.dns.ttl_s), (Millis(60_000), Seconds(2)));
         let fault = load_text("[store]\nmax_resource_bytes = \"1 Mb\"\n").unwrap_err();
-        let says = "store.max_resource_bytes: \"1 Mb\" is not a size; write a number of bytes or a number with KiB, MiB or GiB";
+        let says = "store.max_resource_bytes: \"1 Mb\" is not a size; write a number of bytes or a number with B, KiB, MiB, GiB or TiB";
         assert_eq!(fault, format!("configuration {}: {says}", path.display()));
         let fault = load_text("shutdown_grace_ms = \"25h\"\n").unwrap_err();
         assert!(fault.ends_with("shutdown_grace_ms must be 0 to 24h, got 25h"), "{fault}");

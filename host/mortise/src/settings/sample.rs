@@ -20,7 +20,7 @@ const HEAD: &str = "\
 # Every setting of Mortise with its default. An unset key keeps its default. Unknown keys are errors, and so are numbers outside
 # their range, which ends the comment of a number.
 #
-# Sizes are written with KiB, MiB or GiB, times with ms, s, m or h: \"256MiB\", \"30s\". A bare number counts bytes, or the unit
+# Sizes are written with B, KiB, MiB, GiB or TiB, times with ms, s, m or h: \"256MiB\", \"30s\". A bare number counts bytes, or the unit
 # at the end of the key: milliseconds (_ms) or seconds (_s).
 #
 # The environment can set each key that has a default: MORTISE_ and its path in upper case, such as MORTISE_GRPC_ADDR or

@@ -17,6 +17,9 @@
 //! `FileOnly` has a record and no types. `Serving` is the only state with a plugin in the registry; the others keep its
 //! types there, without hooks, while resources of them are stored.
 
+use std::sync::Weak;
+
+use mortise_plugin_host::Plugin;
 use mortise_resource::{data, pb::condition::State};
 
 use crate::plugin_resources::{PluginRecord, condition};
@@ -51,6 +54,8 @@ pub(crate) struct ManagedPlugin {
     pub(crate) last_failure: Option<data::inspect_response::Failure>,
     /// Replaced versions in which calls have not ended.
     pub(crate) draining: u32,
+    /// These versions; some may be gone.
+    pub(crate) replaced: Vec<Weak<Plugin>>,
 }
 
 impl Default for ManagedPlugin {
@@ -60,7 +65,7 @@ impl Default for ManagedPlugin {
             loaded: condition("Loaded", State::Unknown, "Compiling", ""),
             healthy: condition("Healthy", State::Unknown, "NotLoaded", ""),
         };
-        Self { state: PluginState::FileOnly, record, last_failure: None, draining: 0 }
+        Self { state: PluginState::FileOnly, record, last_failure: None, draining: 0, replaced: Vec::new() }
     }
 }
 
@@ -74,7 +79,7 @@ impl ManagedPlugin {
             (false, false) if removed => PluginState::Removed,
             (false, false) => PluginState::Broken,
         };
-        Self { state, record, last_failure: None, draining: 0 }
+        Self { state, record, last_failure: None, draining: 0, replaced: Vec::new() }
     }
 
     pub(crate) fn is_file_only(&self) -> bool {

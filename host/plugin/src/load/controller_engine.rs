@@ -120,7 +120,7 @@ impl ControllerEngine {
             return Err(LoadError::ExceedsLimit {
                 what: format!("{least} bytes of memory"),
                 limit: self.limits.memory_bytes,
-                setting: "controllers.memory_bytes",
+                setting: Some("controllers.memory_bytes"),
             });
         }
         let known = match &self.cache {

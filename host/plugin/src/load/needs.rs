@@ -22,18 +22,15 @@ enum Need {
     TableElements,
 }
 
-/// Text of an error in place of the setting, for limits without one.
-const FIXED: &str = "a fixed limit";
-
 impl Need {
     /// Makes the error for a component that needs `n`.
     fn limit_error(self, n: u64, limits: &Limits) -> LoadError {
         let (what, limit, setting) = match self {
-            Self::CoreInstances => (format!("{n} core instances"), limits.core_instances, FIXED),
-            Self::Memories => (format!("{n} memories"), limits.memories, FIXED),
-            Self::Memory => (format!("{n} bytes of memory"), limits.memory_bytes, "sandbox.memory_bytes"),
-            Self::Tables => (format!("{n} tables"), limits.tables, FIXED),
-            Self::TableElements => (format!("a table of {n} elements"), limits.table_elements, FIXED),
+            Self::CoreInstances => (format!("{n} core instances"), limits.core_instances, None),
+            Self::Memories => (format!("{n} memories"), limits.memories, None),
+            Self::Memory => (format!("{n} bytes of memory"), limits.memory_bytes, Some("sandbox.memory_bytes")),
+            Self::Tables => (format!("{n} tables"), limits.tables, None),
+            Self::TableElements => (format!("a table of {n} elements"), limits.table_elements, None),
         };
         LoadError::ExceedsLimit { what, limit, setting }
     }
