@@ -1,7 +1,7 @@
 //! The methods of the port: facts that each call of a method needs, in one table by path.
 //!
 //! The table is made at the start and does not change, so no client can make the server remember names. A call costs
-//! one look into it, whatever the number of facts.
+//! one look into it for all facts together.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -89,7 +89,7 @@ fn routes_beyond_the_bound_wait_for_a_place() {
     assert_eq!(reasons(&world, &last), ["Routed", "Found"]);
 }
 
-/// The message to a proxy has a bound, whatever the bytes of the routes.
+/// The message to a proxy has a bound that the bytes of the routes do not move.
 #[test]
 fn backends_beyond_the_bound_wait_for_a_place() {
     let world = World::new(&PLUGIN);

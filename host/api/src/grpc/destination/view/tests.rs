@@ -1,4 +1,4 @@
-//! Streams that fall behind at random reach the true state as soon as they catch up, whatever happened meanwhile.
+//! Streams that fall behind at random reach the true state as soon as they catch up, by any sequence of changes.
 
 use fastrand::Rng;
 use prost::Message as _;
