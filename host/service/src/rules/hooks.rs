@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{builtin_types, server_meta};
+use super::{builtin_types, hook_call::HookCall, server_meta};
 use crate::{
     call::{Caller, RuledCaller},
     registry::{Owner, ResourceType},
@@ -30,35 +30,6 @@ pub(crate) struct RequestHooks {
     allows: bool,
     /// Warning about a skipped broken `mutate`; added to those of validation.
     skipped: Option<Diagnostic>,
-}
-
-/// The call of a request into its type's plugin, begun by the first hook: most reads call none.
-#[derive(Default)]
-struct HookCall(Option<BegunCall>);
-
-struct BegunCall {
-    call: Call,
-    /// Caller that answers the hook's questions.
-    ruled: Arc<RuledCaller>,
-}
-
-impl HookCall {
-    /// Returns the call, for the next hook; `None` if the type has no plugin. `allows` says whether a rule by type and
-    /// place allows the request.
-    fn begun(&mut self, kind: &ResourceType, caller: &Caller, allows: bool) -> Option<&mut Call> {
-        let Owner::Plugin(plugin) = &kind.owner else { return None };
-        let begun = self.0.get_or_insert_with(|| {
-            let ruled = Arc::new(RuledCaller::new(caller.authorizer.clone(), allows));
-            let call = Call::new(plugin.clone(), ruled.clone()).for_caller(caller.number());
-            BegunCall { call: if caller.hook_of.is_some() { call.without_waiting() } else { call }, ruled }
-        });
-        begun.ruled.set(allows);
-        Some(&mut begun.call)
-    }
-
-    fn if_begun(&mut self) -> Option<&mut Call> {
-        self.0.as_mut().map(|begun| &mut begun.call)
-    }
 }
 
 /// The decision of an authorize hook about a read.

@@ -13,6 +13,7 @@ pub(crate) mod access_rules;
 pub(crate) mod admit;
 pub(crate) mod builtin_types;
 pub(crate) mod deletion_rules;
+mod hook_call;
 mod hooks;
 mod owner;
 mod read;
