@@ -290,6 +290,7 @@ async fn compile_for_controllers(
     let permit = permit(manifest, grants, settings)?;
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
-    let component = engine.compile_for_controllers(&sandbox.limits, file, exports, limits, permit).await?;
+    let component =
+        engine.compile_for_controllers((&sandbox.limits, sandbox.give_back), file, exports, limits, permit).await?;
     Ok(Some((engine, share(component))))
 }

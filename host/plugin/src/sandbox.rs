@@ -55,6 +55,8 @@ pub struct SandboxOptions {
     pub controllers: ReconcileLimits,
     /// Keys that decrypt the files of granted secrets.
     pub identities: Option<Arc<Identities>>,
+    /// Gives memory that the compiler has freed back to the system; called behind each compilation, on its thread.
+    pub give_back: Option<fn()>,
 }
 
 /// Engine, pool, cache and threads that run guests. Cheap to clone.
@@ -79,6 +81,8 @@ pub(crate) struct Inner {
     pub(crate) pool: PoolSize,
     controllers: ReconcileLimits,
     pub(crate) identities: Option<Arc<Identities>>,
+    /// Gives freed memory back to the system.
+    pub(crate) give_back: Option<fn()>,
     /// Engine for controllers, once there are some.
     controller_engine: Mutex<Option<Shared<ControllerEngine>>>,
     /// Host that answers the searches of hooks, once there is one.
@@ -132,6 +136,7 @@ impl Sandbox {
                 pool,
                 controllers: policy.controllers,
                 identities: policy.identities,
+                give_back: policy.give_back,
                 controller_engine: Mutex::default(),
                 lookup: Mutex::default(),
                 low_priority: LowPriorityThreads::default(),

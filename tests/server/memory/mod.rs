@@ -3,6 +3,7 @@
 //!
 //! They use HTTP/2 directly, since a gRPC client reads ahead of its caller.
 
+mod compiling;
 mod crowds;
 mod unfinished_requests;
 mod unread_answers;

@@ -1,13 +1,26 @@
 //! Compiles components, on a few threads that end afterwards: served calls keep the other cores.
+//!
+//! The compiler frees what it used, but its data lies between the parts of the component that stay. So the component is
+//! loaded again from its code, as it would be from the cache, and the freed memory is given back to the system:
+//! otherwise a server that has compiled two small plugins keeps some 45 MiB more than one that found them in the cache.
 
 use std::thread;
 
 use wasmtime::{Engine, component::Component};
 
-use crate::{error::LoadError, limits::Limits, load::needs::exceeded_limit};
+use crate::{
+    error::LoadError,
+    limits::Limits,
+    load::{code_cache::move_to_engine, needs::exceeded_limit},
+};
 
-/// Compiles a component's file.
-pub(crate) async fn compile(engine: &Engine, limits: &Limits, bytes: &[u8]) -> Result<Component, LoadError> {
+/// Compiles a component's file. `give_back` gives freed memory to the system.
+pub(crate) async fn compile(
+    engine: &Engine,
+    limits: &Limits,
+    bytes: &[u8],
+    give_back: Option<fn()>,
+) -> Result<Component, LoadError> {
     let not = |what: String| LoadError::NotAComponent { what };
     if Engine::detect_precompiled(bytes).is_some() {
         return Err(not("it is precompiled machine code, which is never accepted; use the .wasm file".into()));
@@ -28,7 +41,14 @@ pub(crate) async fn compile(engine: &Engine, limits: &Limits, bytes: &[u8]) -> R
             .thread_name(|n| format!("mortise-compiler-{n}"))
             .build()
             .map_err(wasmtime::Error::new)?;
-        pool.install(|| Component::from_binary(&engine, &bytes))
+        let compiled = pool.install(|| Component::from_binary(&engine, &bytes))?;
+        drop((pool, bytes));
+        let component = move_to_engine(&compiled, &engine).unwrap_or_else(|| compiled.clone());
+        drop(compiled);
+        if let Some(give_back) = give_back {
+            give_back();
+        }
+        Ok(component)
     })
     .await;
     match compiled {

@@ -55,7 +55,7 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
     let begun = Instant::now();
     let (component, known) = match cached {
         Some(entry) => (entry.component, Some(entry.manifest)),
-        None => (compile(&inner.engine, &inner.limits, bytes).await?, None),
+        None => (compile(&inner.engine, &inner.limits, bytes, inner.give_back).await?, None),
     };
     let compiling = (!from_cache).then(|| begun.elapsed());
 

@@ -108,7 +108,7 @@ impl ControllerEngine {
     /// file, and `component` is the one compiled for the hooks' engine.
     pub(crate) async fn compile_for_controllers(
         &self,
-        hook_limits: &Limits,
+        (hook_limits, give_back): (&Limits, Option<fn()>),
         (digest, bytes, component, manifest): (&str, &[u8], &Component, &[u8]),
         exports: Exports,
         limits: Limits,
@@ -130,7 +130,7 @@ impl ControllerEngine {
         let component = match known {
             Some(component) => component,
             None => {
-                let compiled = compile(&self.engine, hook_limits, bytes).await?;
+                let compiled = compile(&self.engine, hook_limits, bytes, give_back).await?;
                 self.cache.iter().for_each(|cache| cache.put(digest, &compiled, manifest));
                 compiled
             }

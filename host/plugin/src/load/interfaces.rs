@@ -35,7 +35,7 @@ impl Interfaces {
         if bytes.len() > limit {
             return Err(LoadError::TooLarge { size: bytes.len(), limit });
         }
-        let component = compile(&inner.engine, &inner.limits, bytes).await?;
+        let component = compile(&inner.engine, &inner.limits, bytes, inner.give_back).await?;
         let ty = component.component_type();
         let port =
             |name: &str, fault: fn(&str) -> Option<String>| Interface { name: name.to_owned(), remedy: fault(name) };

@@ -1,7 +1,7 @@
 //! Actions: a check before the changes of the run, then the change of the server with its steps for people. Core keeps
 //! no state of it.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use mortise_backup::SealChecker;
 use mortise_durable_fs::AtomicFile;
@@ -201,7 +201,7 @@ async fn backup(
             next_step = Instant::now() + STEP_INTERVAL;
             step(steps, format!("backup: {records} of {} records", begins.records)).await;
         }
-        part = added(part, chunk).await.map_err(failed)?;
+        part = added(part, chunk).await.map_err(|fault| failed(fault.to_string()))?;
     }
     let Part { file: written, checker, bytes } = part;
     if !checker.is_whole() {
@@ -217,14 +217,11 @@ async fn backup(
 }
 
 /// The part with the next piece of the content. The disk has a thread of its own.
-async fn added(mut part: Part, chunk: Vec<u8>) -> Result<Part, String> {
+async fn added(mut part: Part, chunk: Vec<u8>) -> io::Result<Part> {
     let write = move || {
         part.checker.update(&chunk);
         part.bytes = part.bytes.saturating_add(chunk.len() as u64);
-        std::io::Write::write_all(part.file.file(), &chunk).map(|()| part)
+        io::Write::write_all(part.file.file(), &chunk).map(|()| part)
     };
-    match spawn_blocking(write).await {
-        Ok(written) => written.map_err(|fault| fault.to_string()),
-        Err(fault) => Err(fault.to_string()),
-    }
+    spawn_blocking(write).await.map_err(io::Error::other)?
 }

@@ -14,6 +14,9 @@ const MAX_PATTERNS: usize = 1_000;
 /// Most bytes of a pattern: those of a label's key.
 const MAX_PATTERN_BYTES: usize = 256;
 
+/// The forms of a pattern, for faults.
+const FORMS: &str = "write a key, or a prefix with * at its end, such as example.com/*";
+
 /// The keys that controllers own, by patterns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControllerKeys(Vec<Pattern>);
@@ -41,12 +44,13 @@ impl ControllerKeys {
             let pattern = match text {
                 Value::Unknown(_) => continue,
                 Value::String(text) => pattern(text),
-                _ => Err("null cannot be an element".to_owned()),
+                _ => Err(PatternFault::Null),
             };
             match pattern {
                 Ok(pattern) => known.push(pattern),
-                Err(what) => {
-                    faults.push(ValueError::new(what).within(Step::Index(index)).within(attribute.clone()));
+                Err(fault) => {
+                    faults
+                        .push(ValueError::new(fault.to_string()).within(Step::Index(index)).within(attribute.clone()));
                 }
             }
         }
@@ -81,20 +85,34 @@ impl ControllerKeys {
     }
 }
 
-/// Reads a pattern, or returns its fault.
-fn pattern(text: &str) -> Result<Pattern, String> {
-    const FORMS: &str = "write a key, or a prefix with * at its end, such as example.com/*";
+/// The fault of a pattern.
+#[derive(Debug, thiserror::Error)]
+enum PatternFault {
+    #[error("null cannot be an element")]
+    Null,
+    #[error("the pattern has {0} bytes; the limit is {MAX_PATTERN_BYTES}")]
+    TooLong(usize),
+    #[error("* alone would give every key to controllers; {FORMS}")]
+    Everything,
+    #[error("{0:?} ends with a slash, as no key does; {FORMS}")]
+    Slash(String),
+    #[error("{0:?} is not a key; {FORMS}")]
+    NotAKey(String),
+}
+
+/// Reads a pattern.
+fn pattern(text: &str) -> Result<Pattern, PatternFault> {
     let is_key =
         |text: &str| !text.is_empty() && !text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '*');
     if text.len() > MAX_PATTERN_BYTES {
-        return Err(format!("the pattern has {} bytes; the limit is {MAX_PATTERN_BYTES}", text.len()));
+        return Err(PatternFault::TooLong(text.len()));
     }
     match text.strip_suffix('*') {
-        Some("") => Err(format!("* alone would give every key to controllers; {FORMS}")),
+        Some("") => Err(PatternFault::Everything),
         Some(prefix) if is_key(prefix) => Ok(Pattern::Prefix(prefix.to_owned())),
-        None if text.ends_with('/') => Err(format!("{text:?} ends with a slash, as no key does; {FORMS}")),
+        None if text.ends_with('/') => Err(PatternFault::Slash(text.to_owned())),
         None if is_key(text) => Ok(Pattern::Key(text.to_owned())),
-        _ => Err(format!("{text:?} is not a key; {FORMS}")),
+        _ => Err(PatternFault::NotAKey(text.to_owned())),
     }
 }
 

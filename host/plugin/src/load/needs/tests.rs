@@ -77,7 +77,7 @@ async fn one_module_may_have_all_memories_and_tables_that_the_limits_allow() {
     let (sandbox, _cache) = pooled();
     let inner = sandbox.inner();
     let bytes = component(1, &[1; 2], &[1; 8]);
-    let component = compile(&inner.engine, &inner.limits, &bytes).await.unwrap();
+    let component = compile(&inner.engine, &inner.limits, &bytes, None).await.unwrap();
     let mut store = Store::new(&inner.engine, ());
     store.set_fuel(1_000_000).unwrap();
     store.set_epoch_deadline(1_000_000);

@@ -68,16 +68,25 @@ impl Group {
     }
 }
 
+/// The reason for which a published port is left out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LeftOut {
+    #[error("{host} has the port {number} for {target} already")]
+    Taken { host: IpAddr, number: u16, target: u16 },
+    #[error("its service has {MAX_WORKLOADS} workloads already")]
+    Full,
+}
+
 /// Adds a published port to the first workload that can have it.
 ///
 /// # Errors
-/// The text says why the port is left out.
-pub(super) fn publish(layers: &mut Vec<Layer>, port: Port, host: IpAddr) -> Result<(), String> {
+/// The reason for which the port is left out.
+pub(super) fn publish(layers: &mut Vec<Layer>, port: Port, host: IpAddr) -> Result<(), LeftOut> {
     let is_taken = |known: &&Port| known.number == port.number && known.hosts.contains(&host);
     if let Some(known) = layers.iter().flatten().find(is_taken) {
         return match known.target == port.target {
             true => Ok(()),
-            false => Err(format!("{host} has the port {} for {} already", port.number, known.target)),
+            false => Err(LeftOut::Taken { host, number: port.number, target: known.target }),
         };
     }
     for layer in layers.iter_mut() {
@@ -100,7 +109,7 @@ pub(super) fn publish(layers: &mut Vec<Layer>, port: Port, host: IpAddr) -> Resu
         }
     }
     if layers.len() == MAX_WORKLOADS {
-        return Err(format!("its service has {MAX_WORKLOADS} workloads already"));
+        return Err(LeftOut::Full);
     }
     layers.push(vec![port]);
     Ok(())

@@ -207,7 +207,7 @@ impl Reading<'_> {
                 };
                 let port = Port { target, name, protocol: entry.protocol, number, hosts: BTreeSet::from([host]) };
                 if let Err(reason) = publish(&mut layers, port, host) {
-                    self.skip(place, reason);
+                    self.skip(place, reason.to_string());
                     break;
                 }
             }
