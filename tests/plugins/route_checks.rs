@@ -58,47 +58,6 @@ async fn a_refused_file_leaves_the_last_good_one_and_other_routes_go_on() {
     assert!(text(&edge, "web").contains("10.0.0.4:80"));
 }
 
-/// A Route whose new hostname is refused stays in the former one: with its file, and in the server block there. The script
-/// fails, too, if a block is named that no file has.
-#[tokio::test]
-async fn a_route_that_moves_to_a_refused_hostname_keeps_its_former_place() {
-    let script = "cd \"$1\"; if grep -l bad.example *.conf; then exit 7; fi; \
-                  for name in $(grep -ho \"http://[\\$_a-z-]*\" *.conf | cut -d/ -f3 | tr -d \"$\"); do \
-                  grep -Eq \"^(upstream |split.* .)$name \" *.conf || { echo no $name; exit 8; }; done";
-    let edge = checked_by(script, "\"{dir}\"", "resolver = \"127.0.0.1:53\"").await;
-    let at = |hostname: &str, path: &str, address: &str| Route { path_prefix: path.into(), ..to(hostname, address) };
-    edge.apply("a", &at("a.example.org", "/a", "10.0.0.1:80")).await;
-    edge.apply("name", &at("a.example.org", "/name", "app.example.net:80")).await;
-    edge.apply("b", &at("a.example.org", "/b", "10.0.0.2:80")).await;
-    assert!(text(&edge, "a").contains("server {"), "the oldest has it");
-    let stays = async || {
-        let server = text(&edge, "b") + &text(&edge, "name");
-        let has_server = ["/a", "/b", "/name"].iter().all(|path| server.contains(&format!("location = {path} {{")));
-        let former = text(&edge, "a");
-        has_server && former.contains("server 10.0.0.1:80") && !former.contains("server {")
-    };
-    let (_, refused) = edge.apply("a", &at("bad.example.org", "/a", "10.0.0.8:80")).await;
-    assert!(is_refused(&refused), "{refused:?}");
-    assert!(refused.message.starts_with("the former file stays in place: "), "{}", refused.message);
-    assert!(refused.message.contains("exit status: 7"), "{}", refused.message);
-    eventually("the other Routes have its part", stays).await;
-    // It has lost a variable that the server block named.
-    let (_, refused) = edge.apply("name", &at("bad.example.org", "/name", "10.0.0.9:80")).await;
-    assert!(is_refused(&refused), "{refused:?}");
-    eventually("the other Routes have its part", stays).await;
-    assert!(text(&edge, "name").contains("# name app.example.net:80"));
-    // A change of the Route that stays keeps both parts.
-    assert_eq!(edge.apply("b", &at("a.example.org", "/b", "10.0.0.3:80")).await.1.reason, "Written");
-    assert!(text(&edge, "b").contains("10.0.0.3:80") && stays().await);
-    // With a hostname that passes, each leaves.
-    for (name, path) in [("a", "/a"), ("name", "/name")] {
-        assert_eq!(edge.apply(name, &at("c.example.org", path, "10.0.0.8:80")).await.1.reason, "Written");
-        let left = async || !text(&edge, "b").contains(&format!("location = {path} "));
-        eventually("the former hostname is without it", left).await;
-    }
-    assert!(text(&edge, "b").contains("server {") && text(&edge, "a").contains("location = /name {"));
-}
-
 #[tokio::test]
 async fn a_check_that_hangs_or_is_missing_is_named_and_holds_up_no_other_route() {
     let script = "if grep -q slow.example \"$1\"; then sleep 60; fi";

@@ -9,10 +9,7 @@
 //!   other file names it.
 //! - A file is written only if its text changes, and only after it was checked ([`crate::plan`]).
 //! - If the operator has the directory checked, a file that is refused stays as it was, with its part of the hostname;
-//!   the Route's status has the refusal, and the other Routes go on. A Route that gets another hostname keeps its part
-//!   of the former one until its new file is in place.
-//!
-//! `hostname` writes the files of a hostname.
+//!   the Route's status has the refusal, and the other Routes go on.
 //!
 //! # Cost
 //! Each reconcile reads the files of all Routes of the hostname: some thousand Routes of one hostname are too many; the
@@ -22,20 +19,18 @@
 //! The finalizer needs the directory: without the grant, a Route that has a file cannot be deleted. If Routes were lost
 //! with the data directory, their files stay, until they are imported ([`crate::adopt`]).
 
-mod hostname;
-
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use mortise_plugin::{
-    Condition, Context, Controller, Error, Failure, Finalizer, Index, Mapper, Outcome, Reconciler, Request, Status,
-    Typed, Watch, pb, reference_to, settings,
+    Condition, Context, Controller, Error, Failure, Finalizer, Index, Key, Mapper, Outcome, Reconciler, Request,
+    Status, Typed, Watch, pb, reference_to, settings,
 };
 
 use crate::{
     ROUTE, UPSTREAMS,
     file::{self, RouteName},
-    plan::RouteResult,
-    proto::edge::v1::Route,
+    plan::{FileAction, Member, RouteResult, Step, plan},
+    proto::edge::v1::{Route, Upstream},
     settings::Nginx,
 };
 
@@ -86,6 +81,9 @@ impl Reconciler for Routes {
     }
 }
 
+/// Refusals of files by the operator's check, by the places of their Routes.
+type Refusals = BTreeMap<usize, Failure>;
+
 /// Error of a reconcile.
 enum RouteError {
     /// The directory does not exist, is not granted, or is full: the Route's status reports it.
@@ -120,6 +118,27 @@ impl RouteFiles<'_> {
         Ok(())
     }
 
+    /// Writes the files of the Route's hostname, and before that those of its former hostname.
+    fn write_hostname(&self, route: &Typed<Route>) -> Result<(), RouteError> {
+        let hostname = &route.data.hostname;
+        let text = self.read(&RouteName::of(route.id()).file())?;
+        if let Some(former) = text.as_deref().and_then(file::hostname).filter(|former| former != hostname) {
+            self.write_without(former, &RouteName::of(route.id()), text.as_deref())?;
+        }
+        let mut sharing = self.sharing(hostname)?;
+        if !sharing.iter().any(|one| one.id() == route.id()) {
+            // Routes with an empty hostname are not in the index.
+            sharing.push(route.clone());
+        }
+        let place = sharing.iter().position(|one| one.id() == route.id());
+        let mut refusals = self.write_all(hostname, &sharing)?;
+        match place.and_then(|place| refusals.remove(&place)) {
+            // Tried again: a name may resolve later.
+            Some(failure) => Err(RouteError::Refused(failure)),
+            None => Ok(()),
+        }
+    }
+
     /// Cleans up after a marked Route, and removes its finalizer.
     fn release(&self, seen: &Typed<Route>) -> Result<(), RouteError> {
         if !FINALIZER.is_on(seen) {
@@ -148,6 +167,97 @@ impl RouteFiles<'_> {
             self.files.remove(&name).map_err(RouteError::Directory)?;
         }
         Ok(())
+    }
+
+    /// Routes of a hostname that may have files.
+    fn sharing(&self, hostname: &str) -> Result<Vec<Typed<Route>>, RouteError> {
+        let mut found = self.ctx.cache().list(ROUTE, BY_HOSTNAME, Key::Value(hostname))?;
+        found.retain(|one| one.data.hostname == hostname && !one.is_marked() && FINALIZER.is_on(one));
+        Ok(found)
+    }
+
+    /// Writes the files of a hostname's Routes, then their statuses. A Route whose file the operator's check refuses
+    /// keeps its former part, and the others go on with that: returns the refusals, by the places of the Routes.
+    fn write_all(&self, hostname: &str, routes: &[Typed<Route>]) -> Result<Refusals, RouteError> {
+        let mut refusals = Refusals::new();
+        loop {
+            let mut members = Vec::new();
+            for (number, route) in routes.iter().enumerate() {
+                let before = self.read(&RouteName::of(route.id()).file())?;
+                let refused = refusals.get(&number).map(|failure| failure.message.clone());
+                members.push(Member { route: route.clone(), upstreams: self.upstreams(route)?, before, refused });
+            }
+            let steps = match plan(hostname, &self.nginx, &members) {
+                Ok(steps) => steps,
+                Err(error) => {
+                    for route in routes {
+                        report(self.ctx, route, &RouteResult::Invalid(error.to_string()))?;
+                    }
+                    return Err(RouteError::Other(error.into()));
+                }
+            };
+            match self.put(&members, &steps)? {
+                None => {
+                    for (route, step) in steps.iter().filter_map(|step| Some((routes.get(step.member)?, step))) {
+                        report(self.ctx, route, &step.verdict)?;
+                    }
+                    return Ok(refusals);
+                }
+                Some((number, failure)) if refusals.contains_key(&number) => {
+                    // The former part is refused as well: another file is at fault.
+                    if let Some(route) = routes.get(number) {
+                        report(self.ctx, route, &RouteResult::Refused(failure.message.clone()))?;
+                    }
+                    return Err(RouteError::Refused(failure));
+                }
+                Some((number, failure)) => refusals.insert(number, failure),
+            };
+        }
+    }
+
+    /// Writes and removes the files of a plan, up to the first one that the check refuses: its member, and the refusal.
+    fn put(&self, members: &[Member], steps: &[Step]) -> Result<Option<(usize, Failure)>, RouteError> {
+        for step in steps {
+            let Some(member) = members.get(step.member) else { continue };
+            let name = RouteName::of(member.route.id()).file();
+            let done = match (&step.action, &member.before) {
+                (FileAction::Put(text), before) if before.as_ref() != Some(text) => {
+                    self.files.write(&name, text.as_bytes())
+                }
+                (FileAction::Remove, Some(_)) => self.files.remove(&name),
+                _ => Ok(()),
+            };
+            match done {
+                Err(failure) if failure.code == Failure::INVALID => return Ok(Some((step.member, failure))),
+                done => done.map_err(RouteError::Directory)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the files of a hostname without a Route that has left it. The Route's own file may be what the check
+    /// refuses; then it first gets a text that passes, since others may still name its upstreams.
+    fn write_without(&self, hostname: &str, left: &RouteName, text: Option<&str>) -> Result<(), RouteError> {
+        let routes = self.sharing(hostname)?;
+        let own = text.filter(|text| file::hostname(text).is_some());
+        let idle = own.map(file::without_upstreams).filter(|idle| Some(idle.as_str()) != own);
+        match (self.write_all(hostname, &routes), idle) {
+            (Err(RouteError::Refused(_)), Some(idle)) => {
+                self.files.write(&left.file(), idle.as_bytes()).map_err(RouteError::Directory)?;
+                self.write_all(hostname, &routes).map(drop)
+            }
+            (done, _) => done.map(drop),
+        }
+    }
+
+    /// Upstreams of a Route: its own, or those of the service that it names.
+    fn upstreams(&self, route: &Typed<Route>) -> Result<Vec<Upstream>, RouteError> {
+        if route.data.service.is_none() {
+            return Ok(route.data.upstreams.clone());
+        }
+        let tenancy = route.id().tenancy.clone().unwrap_or_default();
+        let computed = self.ctx.cache().get(UPSTREAMS, &UPSTREAMS.id(route.name(), &tenancy))?;
+        Ok(computed.map(|computed| computed.data.upstreams).unwrap_or_default())
     }
 
     fn read(&self, name: &str) -> Result<Option<String>, RouteError> {

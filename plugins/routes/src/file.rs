@@ -21,14 +21,8 @@ use crate::{
 /// Beginning of a file, before the Route's name.
 const FILE_HEAD: &str = "# edge.v1.Route ";
 
-/// Beginning of the names of `upstream` blocks.
-const UPSTREAM_HEAD: &str = "mortise_";
-
 /// Beginning of a line with an upstream that nginx looks up, before its name and weight.
 const NAME_HEAD: &str = "# name ";
-
-/// Beginning of a directive that sends requests to a block.
-const PASS_HEAD: &str = "proxy_pass http://";
 
 /// Server of a block without upstreams, since nginx accepts no empty block. Requests are answered 502.
 pub(crate) const DOWN_SERVER: &str = "server 127.0.0.1:1 down";
@@ -69,15 +63,6 @@ impl RouteName {
         parts.iter().all(|part| name::fault(part).is_none()).then_some(of)
     }
 
-    /// Reads a target of `proxy_pass`: an `upstream` block, or the variable of one.
-    fn of_target(target: &str) -> Option<Self> {
-        let block = target.strip_prefix('$').map_or_else(|| target.to_owned(), lookup::block);
-        let [partition, namespace, name] = *block.strip_prefix(UPSTREAM_HEAD)?.split('_').collect::<Vec<_>>() else {
-            return None;
-        };
-        Some(Self { partition: partition.into(), namespace: namespace.into(), name: name.into() })
-    }
-
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -98,7 +83,7 @@ impl RouteName {
 
     /// Name of the Route's `upstream` block. Names of resources have no underscores, and neither have hosts.
     pub(crate) fn upstream(&self) -> String {
-        format!("{UPSTREAM_HEAD}{}_{}_{}", self.partition, self.namespace, self.name)
+        format!("mortise_{}_{}_{}", self.partition, self.namespace, self.name)
     }
 
     /// Name for people.
@@ -218,7 +203,7 @@ impl ServerBlock<'_> {
             let _ = writeln!(text, "    location {path} {{\n        {does};\n    }}");
         };
         for part in self.parts {
-            let pass = format!("{PASS_HEAD}{}", part.target());
+            let pass = format!("proxy_pass http://{}", part.target());
             if part.prefix == "/" {
                 location("/", &pass);
             } else {
@@ -237,12 +222,6 @@ impl ServerBlock<'_> {
 pub(crate) fn hostname(text: &str) -> Option<&str> {
     let head = text.starts_with(FILE_HEAD);
     text.lines().find_map(|line| line.strip_prefix("# hostname ")).filter(|_| head)
-}
-
-/// The Routes to which the `server` block in a file sends requests.
-pub(crate) fn targets(text: &str) -> impl Iterator<Item = RouteName> {
-    let target = |line: &str| RouteName::of_target(line.trim_start().strip_prefix(PASS_HEAD)?.strip_suffix(';')?);
-    text.lines().filter_map(target)
 }
 
 /// The text of a file with a server that answers 502 instead of its upstreams.

@@ -22,11 +22,6 @@ pub(crate) fn variable(upstream: &str) -> String {
     format!("${}", upstream.replace('-', "__"))
 }
 
-/// The `upstream` block of a variable, without `$`.
-pub(crate) fn block(variable: &str) -> String {
-    variable.replace("__", "-")
-}
-
 /// Whether a file has the block.
 pub(crate) fn has_variable(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(SPLIT))

@@ -3,8 +3,7 @@
 //! # Contract
 //! - The older of two Routes for one path has it; the age is that of the uid, a ULID. The younger has no file.
 //! - A Route that the rules refuse keeps its former part, read from its file: the Route passed under earlier rules. So
-//!   does a Route whose new file the operator's check refused. If that file is for another hostname, it stays as it is.
-//! - A Route that is about to leave the hostname keeps its part, but the `server` block goes to another Route's file.
+//!   does a Route whose new file the operator's check refused.
 //! - The `server` block of a hostname is in the file of the oldest Route that has a file.
 //! - Every text is checked. If one fails, the whole plan fails, and the hostname's files stay as they are.
 //! - Files come in an order in which nginx may read the directory at any moment: no name of an upstream or variable is
@@ -20,7 +19,7 @@ use mortise_plugin::{Diagnostics, Typed, pb};
 
 use crate::{
     check::{CheckError, check},
-    file::{self, RouteConfig, RouteName, ServerBlock, has_server},
+    file::{RouteConfig, RouteName, ServerBlock, has_server},
     lookup::has_variable,
     proto::edge::v1::{Route, Upstream},
     rules,
@@ -35,8 +34,6 @@ pub(crate) struct Member {
     pub(crate) before: Option<String>,
     /// The fault for which the operator's check refused its new file.
     pub(crate) refused: Option<String>,
-    /// Whether the Route has another hostname by now, and its file still this one.
-    pub(crate) is_leaving: bool,
 }
 
 /// Action on a Route's file.
@@ -44,8 +41,6 @@ pub(crate) struct Member {
 pub(crate) enum FileAction {
     Put(String),
     Remove,
-    /// The file stays as it is.
-    Keep,
 }
 
 /// Result for a Route's status.
@@ -90,8 +85,6 @@ pub(crate) fn plan(hostname: &str, nginx: &Nginx, members: &[Member]) -> Result<
     for (number, member) in age {
         let id = member.route.id();
         let (part, fault) = contribution(hostname, nginx, member);
-        let former = member.before.as_deref().and_then(file::hostname);
-        let is_kept = member.is_leaving || (fault.is_some() && former.is_some_and(|former| former != hostname));
         let other = part.as_ref().and_then(|part| taken.get(&part.prefix)).cloned();
         let verdict = match (fault, &other) {
             (Some(fault), _) => fault,
@@ -102,11 +95,8 @@ pub(crate) fn plan(hostname: &str, nginx: &Nginx, members: &[Member]) -> Result<
             taken.insert(part.prefix.clone(), id.clone());
             parts.push((number, part));
         }
-        let action = if is_kept { FileAction::Keep } else { FileAction::Remove };
-        steps.push(Step { member: number, action, verdict });
+        steps.push(Step { member: number, action: FileAction::Remove, verdict });
     }
-    // A Route that stays gets the `server` block, if there is one.
-    parts.sort_by_key(|(number, _)| members.get(*number).is_some_and(|member| member.is_leaving));
 
     for (number, text) in texts(hostname, nginx, &parts)? {
         if let Some(step) = steps.iter_mut().find(|step| step.member == number) {
@@ -119,7 +109,7 @@ pub(crate) fn plan(hostname: &str, nginx: &Nginx, members: &[Member]) -> Result<
         FileAction::Put(_) if Some(step.member) == head => 1,
         FileAction::Put(_) if has_server(before(step)) => 2,
         FileAction::Put(text) if has_variable(before(step)) && !has_variable(text) => 3,
-        FileAction::Put(_) | FileAction::Keep => 0,
+        FileAction::Put(_) => 0,
         FileAction::Remove => 4,
     });
     Ok(steps)
@@ -128,22 +118,15 @@ pub(crate) fn plan(hostname: &str, nginx: &Nginx, members: &[Member]) -> Result<
 /// A Route's part of its hostname, and the first fault of the Route.
 fn contribution(hostname: &str, nginx: &Nginx, member: &Member) -> (Option<RouteConfig>, Option<RouteResult>) {
     let name = RouteName::of(member.route.id());
-    let fault = match member.is_leaving {
-        true => None,
-        false => {
-            let mut found = Diagnostics::new();
-            rules::judge(&member.route.data, &mut found);
-            let first = found.iter().next();
-            let invalid = first.map(|fault| RouteResult::Invalid(format!("{}: {}", fault.path, fault.summary)));
-            invalid.or_else(|| member.refused.clone().map(RouteResult::Refused))
-        }
-    };
-    if fault.is_none() && !member.is_leaving {
+    let mut found = Diagnostics::new();
+    rules::judge(&member.route.data, &mut found);
+    let invalid = found.iter().next().map(|fault| RouteResult::Invalid(format!("{}: {}", fault.path, fault.summary)));
+    let Some(fault) = invalid.or_else(|| member.refused.clone().map(RouteResult::Refused)) else {
         let config = RouteConfig::new(name, &member.route.data.path_prefix, &member.upstreams, nginx);
         return (Some(config), None);
-    }
+    };
     let former = member.before.as_deref().and_then(|text| RouteConfig::recover(name, text));
-    (former.and_then(|(of, part)| (of == hostname && part.is_valid()).then_some(part)), fault)
+    (former.and_then(|(of, part)| (of == hostname && part.is_valid()).then_some(part)), Some(fault))
 }
 
 /// Text of each part's file, checked.

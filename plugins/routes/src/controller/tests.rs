@@ -276,32 +276,6 @@ fn the_other_routes_of_a_hostname_go_on_without_a_refused_one() {
 }
 
 #[test]
-fn a_route_that_moves_keeps_its_former_file_until_the_new_one_is_in_place() {
-    let world = world();
-    let id = put(&world, &route("web", "a.example", "/", "10.0.0.1:80"));
-    let former = file(&world, "web");
-    let mut moved = world.get::<Route>(&id).unwrap();
-    moved.data.hostname = "b.example".into();
-    world.put(&moved).unwrap();
-    for _ in 0..2 {
-        refuse(&world, 1);
-        assert!(world.reconcile(&Routes, &id).is_err());
-        let says = "the former file stays in place: nginx says no";
-        assert_eq!(
-            (file(&world, "web"), applied(&world, &id)),
-            (former.clone(), (false, "Refused".into(), says.into()))
-        );
-    }
-    // A Route that comes to the former hostname takes the server block over, with the part of the refused one.
-    let new = world.put(&route("new", "a.example", "/new", "10.0.0.2:80")).unwrap().id().clone();
-    assert_eq!(world.reconcile(&Routes, &new).unwrap(), Outcome::Done, "the finalizer");
-    world.settle().unwrap();
-    assert_eq!((reason(&world, &id), reason(&world, &new)), ("Written".into(), "Written".into()));
-    assert!(file(&world, "web").unwrap().contains("server_name b.example;"));
-    assert!(!file(&world, "new").unwrap().contains("_web"));
-}
-
-#[test]
 fn a_check_that_cannot_be_made_is_told_of_and_tried_again() {
     let world = world();
     let id = put(&world, &route("web", "a.example", "/", "10.0.0.1:80"));

@@ -17,10 +17,8 @@ fn route(name: &str, age: u32, prefix: &str, address: &str) -> Typed<Route> {
 }
 
 fn fresh(routes: impl IntoIterator<Item = Typed<Route>>) -> Vec<Member> {
-    let member = |route: Typed<Route>| {
-        let upstreams = route.data.upstreams.clone();
-        Member { upstreams, route, before: None, refused: None, is_leaving: false }
-    };
+    let member =
+        |route: Typed<Route>| Member { upstreams: route.data.upstreams.clone(), route, before: None, refused: None };
     routes.into_iter().map(member).collect()
 }
 
@@ -30,7 +28,6 @@ fn done(members: Vec<Member>, steps: &[Step]) -> Vec<Member> {
         let before = match &steps.iter().find(|step| step.member == number).unwrap().action {
             FileAction::Put(text) => Some(text.clone()),
             FileAction::Remove => None,
-            FileAction::Keep => member.before.clone(),
         };
         Member { before, ..member }
     };
@@ -40,7 +37,7 @@ fn done(members: Vec<Member>, steps: &[Step]) -> Vec<Member> {
 fn text(steps: &[Step], member: usize) -> &str {
     match &steps.iter().find(|step| step.member == member).unwrap().action {
         FileAction::Put(text) => text,
-        FileAction::Remove | FileAction::Keep => "",
+        FileAction::Remove => "",
     }
 }
 
@@ -130,29 +127,6 @@ fn what_the_rules_refuse_keeps_what_it_had() {
     members[0].before = members[0].before.take().map(|text| text.replace("10.0.0.1:80", "10.0.0.1:80; evil"));
     let steps = plan("a.example", &nginx(None), &members).unwrap();
     assert!(has_server(text(&steps, 1)) && text(&steps, 0).is_empty(), "what was is no better: it is out");
-}
-
-#[test]
-fn a_route_that_leaves_keeps_its_part_without_the_server_block() {
-    let members = fresh([route("a", 1, "/a", "10.0.0.1:80"), route("b", 2, "/b", "10.0.0.2:80")]);
-    let steps = plan("a.example", &nginx(None), &members).unwrap();
-    assert!(has_server(text(&steps, 0)) && !has_server(text(&steps, 1)));
-    let mut members = done(members, &steps);
-    members[0].route.data.hostname = "b.example".into();
-    members[0].is_leaving = true;
-    let steps = plan("a.example", &nginx(None), &members).unwrap();
-    assert!(!has_server(text(&steps, 0)) && text(&steps, 0).contains("server 10.0.0.1:80"));
-    assert!(has_server(text(&steps, 1)) && text(&steps, 1).contains("location = /a {"));
-    assert_eq!(steps.iter().map(|step| step.member).collect::<Vec<_>>(), [1, 0], "the new block is there first");
-
-    // In the new hostname, a refused file leaves the former one alone.
-    members[0].is_leaving = false;
-    members[0].refused = Some("no".into());
-    let steps = plan("b.example", &nginx(None), &members[..1]).unwrap();
-    assert_eq!((&steps[0].action, &steps[0].verdict), (&FileAction::Keep, &RouteResult::Refused("no".into())));
-    members[0].route.data.path_prefix = "none".into();
-    let steps = plan("b.example", &nginx(None), &members[..1]).unwrap();
-    assert!(matches!((&steps[0].action, &steps[0].verdict), (FileAction::Keep, RouteResult::Invalid(_))));
 }
 
 /// A resolver moves host names out of the upstream block; a variable exists for as long as a location uses it.
