@@ -218,7 +218,8 @@ async fn given_up_beside_watches(calls: usize, count: usize) -> std::time::Durat
 async fn a_library_that_gives_up_calls_keeps_its_watches() {
     let server = Server::start().await;
     let mut watch = watches(&server, 1).await.remove(0);
-    for _ in 0..20 {
+    // The client's own library ends a connection after 1,024 answers to calls that it has reset.
+    for _ in 0..5 {
         let calls = (0..200).map(|_| {
             let mut client = server.client.clone();
             async move { client.read(pb::ReadRequest { id: Some(id("demo.v2.Artist", "none")) }).await }

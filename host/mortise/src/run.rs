@@ -237,11 +237,7 @@ async fn start(
         }
         Ok::<_, RunError>(SledBackend::open(store_options)?)
     }));
-    let sandbox_options = SandboxOptions {
-        identities: plugins::age_identities(config)?,
-        give_back: Some(crate::arenas::give_back),
-        ..parts::sandbox(config)
-    };
+    let sandbox_options = SandboxOptions { identities: plugins::age_identities(config)?, ..parts::sandbox(config) };
     let sandbox = Sandbox::with_options(&parts::limits(config), sandbox_options, cache_dir)?;
     let plugin_options = plugins::options(config, live)?;
     let opened = match &mut open.opening {

@@ -33,14 +33,18 @@ async fn gone_types(backend: &Arc<dyn Backend>, mut candidates: Vec<(Gvk, Missin
     let mut gone = Vec::new();
     for (gvk, why) in candidates {
         // The store knows kinds without versions. A dropped version may go before the others.
-        let stays = stored.contains(&TypeKey::from(&gvk.to_pb()))
-            && (why == MissingReason::Removed
-                || canary::any_stored(backend, &gvk).await.unwrap_or_else(|error| {
-                    fault(&error);
-                    true
-                }));
-        if !stays {
-            gone.push(gvk);
+        let is_stored = match stored.contains(&TypeKey::from(&gvk.to_pb())) {
+            true if why == MissingReason::Dropped => canary::any_stored(backend, &gvk).await,
+            is_stored => Ok(is_stored),
+        };
+        match is_stored {
+            Ok(false) => gone.push(gvk),
+            Ok(true) => {}
+            // The next one would fail, too.
+            Err(error) => {
+                fault(&error);
+                return gone;
+            }
         }
     }
     gone

@@ -3,11 +3,11 @@
 use linkerd2_proxy_api::outbound::{HttpRoute as OutboundRoute, OutboundPolicy, http_route::distribution::Kind};
 use mortise_plugin_catalog::proto::catalog::v1::{HttpRoute, HttpRouteRule, RouteBackend, RouteParent};
 use prost::Message as _;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 use tonic::Code;
 
 use super::{Proxy, VIP, at, detect, end, next, service, service_data, until, workload, workload_data};
-use crate::support::{Server, Setup, any, eventually, id, refusal, resource};
+use crate::support::{PATIENCE, Server, Setup, any, eventually, id, refusal, resource};
 
 #[tokio::test]
 async fn addresses_count_as_services_and_give_their_places_back() {
@@ -119,11 +119,15 @@ async fn the_largest_policy_is_one_that_clients_accept() {
         server.write(workload(&format!("web-{number}"), &data)).await.unwrap();
     }
     let proxy = Proxy::of(&server).await;
-    let mut policy = proxy.watch(at(VIP)).await;
-    while policy.as_ref().is_err_and(|status| status.code() == Code::NotFound) {
-        policy = proxy.watch(at(VIP)).await;
-    }
-    let mut policy = policy.unwrap();
+    let known = async {
+        loop {
+            match proxy.watch(at(VIP)).await {
+                Err(status) if status.code() == Code::NotFound => {}
+                answer => return answer.unwrap(),
+            }
+        }
+    };
+    let mut policy = timeout(PATIENCE, known).await.expect("the address is known in time");
     until(&mut policy, |policy| first_backends(&routes(policy)[0]) == 20).await;
     // Each of the first rules has the weights of the workloads; with more rules they are too many.
     put_routes(&server, 0, &HttpRouteRule::default()).await;

@@ -2,7 +2,7 @@
 
 use crate::support::{Server, Setup};
 
-/// Memory of the server that is no part of a file, bytes: the code of the compiler is in the program's file.
+/// Memory of the server outside of files, bytes: the code of the compiler is in the program's file.
 fn anonymous_bytes(server: &Server) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

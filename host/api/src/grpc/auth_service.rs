@@ -10,11 +10,8 @@ use mortise_resource::{
 use mortise_service::{Asked, ResourceService};
 use tonic::{Request, Response, Status};
 
-use super::{resource_service::caller_of, status::answer};
-use crate::{
-    call::{call_span, span},
-    grpc::calls::CallContext,
-};
+use super::{call_context::CallContext, resource_service::caller_of, status::answer};
+use crate::call::{call_span, span};
 
 /// The service, for gRPC.
 pub(crate) struct AuthApi(pub(crate) ResourceService);

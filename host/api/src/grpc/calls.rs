@@ -54,7 +54,7 @@ use std::{
 use ::http::{Request, Response};
 use futures::{FutureExt as _, future::BoxFuture};
 use mortise_resource::{Error, authorizer::Authorizer};
-use mortise_service::{CallerCounts, OpenCount, Origin, Reader, Remote, ResourceService, Source, Surface};
+use mortise_service::{CallerCounts, OpenCount, Origin, Remote, ResourceService, Source, Surface};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -73,7 +73,7 @@ pub(crate) use self::{
     counted::{AnswerBytes, CountedBytes, CountsItself},
     request::SMALL_MESSAGE_BYTES,
 };
-use super::{connections::ConnectionFacts, status::status};
+use super::{call_context::CallContext, connections::ConnectionFacts, status::status};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     observability::requests::RequestCounts,
@@ -400,14 +400,6 @@ fn authenticated<B>(
     let source = connection.map(|facts| facts.source).unwrap_or_default();
     let caller = CallContext { by, reader: Arc::default(), source };
     Ok(CallGuard { caller, requirement: method.requirement, reports_change: method.reports_change, _stream })
-}
-
-/// The caller of a call, its reader and its connection. Requests to generated services have it in their extensions.
-#[derive(Clone)]
-pub(crate) struct CallContext {
-    pub(crate) by: Authenticated,
-    pub(crate) reader: Arc<Reader>,
-    pub(crate) source: Source,
 }
 
 /// The caller and the requirement of a call, kept for as long as its answer lasts.

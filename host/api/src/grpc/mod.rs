@@ -2,6 +2,7 @@
 
 pub(crate) mod auth_service;
 pub(crate) mod backup;
+mod call_context;
 pub(crate) mod calls;
 pub(crate) mod change_service;
 pub(crate) mod connections;

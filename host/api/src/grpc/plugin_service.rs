@@ -19,7 +19,7 @@ use tokio::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    calls::CallContext,
+    call_context::CallContext,
     plugin_logs::LogReader,
     status::{answer, status},
 };

@@ -12,7 +12,7 @@ use tonic::{Status, body::Body};
 use tracing::Span;
 
 use super::{
-    calls::CallContext,
+    call_context::CallContext,
     frames::{self, receive_message},
     list::list_body,
     status::status,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mortise_resource::EncodedResource;
+use tokio::time::Instant;
 
 use super::state::Content;
 use crate::loop_detection::Cause;
@@ -64,12 +65,14 @@ pub(crate) struct FormerVersion {
     pub(crate) resource: Arc<EncodedResource>,
     /// Calls of the mapper that failed on it as a former version; refused calls do not count.
     pub(crate) failures: u32,
+    /// Time before which it is not mapped again.
+    pub(crate) not_before: Instant,
 }
 
 impl FormerVersion {
     /// A former version that was not mapped as one yet.
     pub(crate) fn new(resource: Arc<EncodedResource>) -> Self {
-        Self { resource, failures: 0 }
+        Self { resource, failures: 0, not_before: Instant::now() }
     }
 }
 
@@ -77,6 +80,11 @@ impl ChangedResource {
     /// Whether every version is mapped.
     pub(crate) fn is_mapped(&self) -> bool {
         self.now.is_none() && self.former.is_empty()
+    }
+
+    /// The time of the next former version to map; `None` without one.
+    pub(crate) fn former_due(&self) -> Option<Instant> {
+        self.former.iter().map(|former| former.not_before).min()
     }
 }
 

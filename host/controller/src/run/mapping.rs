@@ -7,6 +7,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use mortise_resource::{EncodedResource, pb, types};
+use tokio::time::Instant;
 
 use super::{reconcile::throttle, state::Run, user_code::catch_panic};
 use crate::{
@@ -20,8 +21,9 @@ use crate::{
     request::{ErrorKind, ReconcileError},
 };
 
-/// Failures of the mapper on a former version after which it is given up. The waits between them add up to five
-/// minutes, and to eleven after faults of the code.
+/// Failures of the mapper on a former version after which it is given up. The waits between them add up to some three
+/// minutes, and to ten after faults of the code. Each version waits by itself: it does not hold up later ones, and their
+/// changes do not use up its attempts.
 const MAX_FORMER_FAILURES: u32 = 16;
 
 /// A mapper with its queue.
@@ -55,8 +57,12 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
         let mapped = map(&run, &mapping, &job.key, &mut job.content).await;
         let item = std::mem::take(&mut job.content);
         let has_failed = job.failures > 0 || mapped.is_err();
+        let due = item.changed.as_ref().filter(|changed| changed.now.is_none()).and_then(ChangedResource::former_due);
         let next = match mapped.map_err(|error| (error.kind(), error)) {
-            Ok(()) => Next::Done(None),
+            Ok(()) => match due {
+                None => Next::Done(None),
+                Some(due) => Next::Retry(due.saturating_duration_since(Instant::now()), item),
+            },
             Err((ErrorKind::Refused(wait), _)) => Next::Postponed(wait.clamp(MIN_REFUSED_WAIT, MAX_REFUSED_WAIT), item),
             Err((kind, error)) => {
                 let quarantined = kind == ErrorKind::Fault;
@@ -66,11 +72,12 @@ pub(crate) async fn mapping_loop(run: Arc<Run>, mapping: Arc<Mapping>) {
                     tracing::warn!(controller = &*run.controller.name, resource = %job.key, ?wait, "{} failed: {error}", mapping.place);
                 }
                 recorder.mapping_failed(&mapping.place, &job.key, error.to_string());
-                match (item.changed.as_ref().is_none_or(ChangedResource::is_mapped), quarantined) {
+                match (item.changed.as_ref().is_none_or(ChangedResource::is_mapped), due, quarantined) {
                     // The failed version was given up.
-                    (true, _) => Next::Done(None),
-                    (false, true) => Next::Quarantine(wait, item),
-                    (false, false) => Next::Retry(wait, item),
+                    (true, ..) => Next::Done(None),
+                    (false, Some(due), _) => Next::Retry(due.saturating_duration_since(Instant::now()), item),
+                    (false, None, true) => Next::Quarantine(wait, item),
+                    (false, None, false) => Next::Retry(wait, item),
                 }
             }
         };
@@ -99,13 +106,20 @@ async fn map(run: &Run, mapping: &Mapping, key: &Key, item: &mut MappingItem) ->
         failed.add(error);
     }
     for mut former in std::mem::take(&mut changed.former) {
-        if failed.was_refused {
+        if failed.was_refused || former.not_before > Instant::now() {
             changed.former.push(former);
             continue;
         }
         let Err(error) = map_version(run, mapping, &context, &former.resource, cause).await else { continue };
-        let refused = matches!(error.kind(), ErrorKind::Refused(_));
-        former.failures += u32::from(!refused);
+        let waits = match error.kind() {
+            ErrorKind::Refused(_) => None,
+            ErrorKind::Failed => Some(run.definition.backoff),
+            ErrorKind::Fault => Some(run.definition.quarantine_backoff),
+        };
+        if let Some(waits) = waits {
+            former.not_before = Instant::now() + waits.delay(former.failures);
+            former.failures += 1;
+        }
         let error = error.with_subject(format_args!("former version {}", former.resource.version()));
         if former.failures < MAX_FORMER_FAILURES {
             changed.former.push(former);

@@ -293,6 +293,27 @@ async fn a_former_version_waits_with_a_change_that_comes_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_former_version_that_breaks_the_mapper_delays_no_later_version_nor_is_it_given_up_for_them() {
+    let harness = fresh(failing(|version, before| match (version, before) {
+        (1, 1..) => Err(ReconcileError::fault("trapped")),
+        _ => Ok(()),
+    }))
+    .await;
+    harness.store.point(&album(), "x", "a");
+    harness.settle().await;
+    assert_eq!(harness.probe.names(), ["a"]);
+    // As many changes as a former version has attempts, within its first wait.
+    for number in 0..20 {
+        harness.store.point(&album(), "x", &format!("b{number}"));
+        harness.settle().await;
+        assert!(harness.probe.names().contains(&format!("b{number}")), "{number}");
+    }
+    assert_eq!(harness.status().mapper_errors, 1);
+    harness.pass(1_001).await;
+    assert_eq!(harness.status().mapper_errors, 2, "its own wait decides");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_former_version_that_keeps_failing_is_given_up_and_holds_up_no_other_version() {
     let harness = fresh(failing(|version, _| if version == 2 { Err("no".into()) } else { Ok(()) })).await;
     harness.store.point(&album(), "x", "a");

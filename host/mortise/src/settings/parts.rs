@@ -122,6 +122,7 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
         log_levels: levels.collect(),
         controllers: reconcile_limits(config),
         identities: None,
+        give_back: Some(crate::arenas::give_back),
     }
 }
 

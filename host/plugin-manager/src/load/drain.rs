@@ -20,13 +20,10 @@ const LATE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 impl ManagerState {
     /// Waits, in the background, until the calls in a replaced version have ended.
     pub(crate) fn drain_old(&mut self, name: &str, old: Arc<Plugin>) {
+        self.managed(name).draining += 1;
         let (deadline, events, plugin) = (self.options.limits.drain, self.events.clone(), name.to_owned());
         let digest = old.digest().to_owned();
         let old = release(old);
-        let managed = self.managed(name);
-        managed.draining += 1;
-        managed.replaced.retain(|replaced| replaced.strong_count() > 0);
-        managed.replaced.push(old.clone());
         self.work.spawn(async move {
             drained(&plugin, digest, old, deadline).await;
             // An error means that the server is stopping.

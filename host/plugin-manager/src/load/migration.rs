@@ -1,19 +1,21 @@
 //! Upgrades stored resources from older schema versions, in the background, once a plugin serves.
 //!
 //! The plugin's record names these types (`upgrading`), so that a restart continues. The work begins when the calls in
-//! replaced versions have ended, which might still write in an old schema version. After [`Limits::drain`] it begins
-//! anyway; then it is done again when these calls have ended, and the mark stays until then. Readers do not wait for
-//! it: a read upgrades each resource of an older schema version, whenever it was stored.
+//! the replaced version have ended, which might still write in the old schema version, or after [`Limits::drain`].
+//! Readers do not wait for it: they get upgraded data in any case.
 //!
 //! [`Limits::drain`]: crate::options::Limits::drain
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
 
 use arc_swap::ArcSwap;
+use mortise_plugin_host::Plugin;
 use mortise_resource::{data, pb, types};
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
-use tokio::time::Instant;
 
 use crate::{
     event::{Event, Migrated},
@@ -23,11 +25,8 @@ use crate::{
 /// Most objects that the log names as not upgraded.
 const MAX_NAMED_OBJECTS: usize = 10;
 
-/// Interval of checks whether replaced versions are gone, before [`Limits::drain`] has passed, and after it.
-///
-/// [`Limits::drain`]: crate::options::Limits::drain
+/// Interval of checks whether the replaced version is gone.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-const LATE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The types as served now, marked if resources of an older schema version may be stored.
 pub(crate) fn mark_for_upgrade(mut now: Vec<data::PluginType>, before: &[data::PluginType]) -> Vec<data::PluginType> {
@@ -39,11 +38,9 @@ pub(crate) fn mark_for_upgrade(mut now: Vec<data::PluginType>, before: &[data::P
 }
 
 impl ManagerState {
-    /// Starts the upgrade of the types that the plugin's record marks, if there are any.
-    pub(crate) fn migrate(&mut self, name: &str) {
-        let managed = self.managed(name);
-        let replaced = managed.replaced.clone();
-        let data = &managed.record.data;
+    /// Starts the upgrade of the types that the plugin's record marks, if there are any. `old` is the replaced version.
+    pub(crate) fn migrate(&mut self, name: &str, old: Option<Weak<Plugin>>) {
+        let data = &self.managed(name).record.data;
         let marked: Vec<_> =
             data.types.iter().filter(|name| name.upgrading).filter_map(|name| name.r#type.clone()).collect();
         if marked.is_empty() {
@@ -53,9 +50,11 @@ impl ManagerState {
         let (service, registry, events) = (self.service.clone(), self.registry.clone(), self.events.clone());
         let patience = self.options.limits.drain;
         self.work.spawn(async move {
-            let ended = || replaced.iter().all(|old| old.strong_count() == 0);
-            let upgrade = || store_upgraded(&service, &registry, &digest, &marked);
-            let types = upgrade_until_ended(ended, patience, upgrade).await;
+            let begun = Instant::now();
+            while old.as_ref().is_some_and(|old| old.strong_count() > 0) && begun.elapsed() < patience {
+                tokio::time::sleep(CHECK_INTERVAL).await;
+            }
+            let types = store_upgraded(&service, &registry, &digest, marked).await;
             // An error means that the server is stopping; the mark is still there when it starts again.
             let _ = events.send(Event::Migrated(Migrated { plugin, digest, types })).await;
         });
@@ -80,47 +79,24 @@ impl ManagerState {
     }
 }
 
-/// Upgrades once the calls in replaced versions have ended. After `patience` it upgrades without waiting for them, and
-/// again at their end. Returns the result of the last upgrade, which found all writes of these calls.
-async fn upgrade_until_ended<T, F>(ended: impl Fn() -> bool, patience: Duration, mut upgrade: impl FnMut() -> F) -> T
-where
-    F: Future<Output = T>,
-{
-    let begun = Instant::now();
-    while !ended() && begun.elapsed() < patience {
-        tokio::time::sleep(CHECK_INTERVAL).await;
-    }
-    loop {
-        // The upgrade reads the store as of its beginning.
-        let is_last = ended();
-        let upgraded = upgrade().await;
-        if is_last {
-            return upgraded;
-        }
-        while !ended() {
-            tokio::time::sleep(LATE_CHECK_INTERVAL).await;
-        }
-    }
-}
-
 /// Upgrades stored resources; returns the types that are completely upgraded.
 async fn store_upgraded(
     service: &ResourceService,
     registry: &Arc<ArcSwap<Registry>>,
     digest: &str,
-    marked: &[pb::Type],
+    marked: Vec<pb::Type>,
 ) -> Vec<pb::Type> {
     let mut done = Vec::new();
     for marked_name in marked {
-        let kind = registry.load().get(marked_name).cloned();
+        let kind = registry.load().get(&marked_name).cloned();
         let Some(kind) = kind.filter(|kind| kind.owner.plugin().is_some_and(|plugin| plugin.digest() == digest)) else {
             continue;
         };
-        let name = types::gvk(marked_name);
+        let name = types::gvk(&marked_name);
         match service.upgrade_stored(&kind, MAX_NAMED_OBJECTS).await {
             Ok(report) if report.failures.is_empty() => {
                 tracing::info!(r#type = name, upgraded = report.older, of = report.seen, "stored data is upgraded");
-                done.push(marked_name.clone());
+                done.push(marked_name);
             }
             Ok(report) => tracing::error!(
                 r#type = name,
@@ -132,37 +108,4 @@ async fn store_upgraded(
         }
     }
     done
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn types_stay_marked_until_an_upgrade_that_began_after_the_calls_of_replaced_versions() {
-        let (ended, upgrades) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let work = upgrade_until_ended(
-            || ended.load(Relaxed),
-            Duration::from_secs(10),
-            || async { upgrades.fetch_add(1, Relaxed) + 1 },
-        );
-        tokio::pin!(work);
-        assert!(tokio::time::timeout(Duration::from_secs(9), &mut work).await.is_err());
-        assert_eq!(upgrades.load(Relaxed), 0, "it waits for the calls");
-        assert!(tokio::time::timeout(Duration::from_secs(3600), &mut work).await.is_err());
-        assert_eq!(upgrades.load(Relaxed), 1, "and upgrades without waiting, but is not done");
-        ended.store(true, Relaxed);
-        assert_eq!(work.await, 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn types_are_upgraded_once_if_the_calls_of_replaced_versions_end_in_time() {
-        let (begun, upgrades) = (Instant::now(), AtomicUsize::new(0));
-        let ended = || begun.elapsed() >= Duration::from_secs(1);
-        let upgrade = || async { upgrades.fetch_add(1, Relaxed) };
-        upgrade_until_ended(ended, Duration::from_secs(10), upgrade).await;
-        assert_eq!((begun.elapsed().as_secs(), upgrades.load(Relaxed)), (1, 1));
-    }
 }

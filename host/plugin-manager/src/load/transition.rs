@@ -311,10 +311,10 @@ impl ManagerState {
             file => self.path(file).display().to_string(),
         };
         tracing::info!(plugin = name, version, types, took_ms, "loaded plugin from {source}");
+        self.migrate(&name, old.as_ref().map(Arc::downgrade));
         if let Some(old) = old {
             self.drain_old(&name, old);
         }
-        self.migrate(&name);
         let data = &self.managed(&name).record.data;
         let (digest, previous) = (data.digest.clone(), data.previous_digest.clone());
         self.components.prune(&name, &[&digest, &previous]);

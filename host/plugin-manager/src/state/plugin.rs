@@ -17,9 +17,6 @@
 //! `FileOnly` has a record and no types. `Serving` is the only state with a plugin in the registry; the others keep its
 //! types there, without hooks, while resources of them are stored.
 
-use std::sync::Weak;
-
-use mortise_plugin_host::Plugin;
 use mortise_resource::{data, pb::condition::State};
 
 use crate::plugin_resources::{PluginRecord, condition};
@@ -54,8 +51,6 @@ pub(crate) struct ManagedPlugin {
     pub(crate) last_failure: Option<data::inspect_response::Failure>,
     /// Replaced versions in which calls have not ended.
     pub(crate) draining: u32,
-    /// These versions; some may be gone.
-    pub(crate) replaced: Vec<Weak<Plugin>>,
 }
 
 impl Default for ManagedPlugin {
@@ -65,7 +60,7 @@ impl Default for ManagedPlugin {
             loaded: condition("Loaded", State::Unknown, "Compiling", ""),
             healthy: condition("Healthy", State::Unknown, "NotLoaded", ""),
         };
-        Self { state: PluginState::FileOnly, record, last_failure: None, draining: 0, replaced: Vec::new() }
+        Self { state: PluginState::FileOnly, record, last_failure: None, draining: 0 }
     }
 }
 
@@ -79,7 +74,7 @@ impl ManagedPlugin {
             (false, false) if removed => PluginState::Removed,
             (false, false) => PluginState::Broken,
         };
-        Self { state, record, last_failure: None, draining: 0, replaced: Vec::new() }
+        Self { state, record, last_failure: None, draining: 0 }
     }
 
     pub(crate) fn is_file_only(&self) -> bool {

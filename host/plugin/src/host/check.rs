@@ -8,7 +8,7 @@
 //!
 //! # Limits
 //! The program ends before the deadline, or is killed. A killed program that does not end soon is left to a thread, which
-//! reaps it; at most [`MAX_LEFT`] are left so. Of its output, the last [`MAX_OUTPUT_BYTES`] are read into the
+//! reaps it; while [`MAX_LEFT`] are left so, no check begins. Of its output, the last [`MAX_OUTPUT_BYTES`] are read into the
 //! failure; a copied config has [`MAX_CONFIG_BYTES`].
 
 use std::{
@@ -254,15 +254,22 @@ struct Children {
 }
 
 impl Left {
-    fn has_room(&self) -> bool {
-        self.0.lock().children.len() < MAX_LEFT
+    fn has_room(&'static self) -> bool {
+        let mut left = self.0.lock();
+        self.reap_in_background(&mut left);
+        left.children.len() < MAX_LEFT
     }
 
-    /// Adds a program. If no thread can be started, the next program's thread reaps it, too.
     fn add(&'static self, child: Child) {
         let mut left = self.0.lock();
         left.children.push(child);
-        if !left.is_reaped {
+        self.reap_in_background(&mut left);
+    }
+
+    /// Starts the thread, unless it runs or no program is left. Where no thread can be started, the next check tries
+    /// again.
+    fn reap_in_background(&'static self, left: &mut Children) {
+        if !left.is_reaped && !left.children.is_empty() {
             let named = thread::Builder::new().name("check-reaper".to_owned());
             left.is_reaped = named.spawn(|| self.reap()).is_ok();
         }

@@ -59,7 +59,7 @@ pub(crate) async fn move_state(
 /// The labels, annotations and tags of the state of the former address: the new one owns the same keys.
 fn owned_notes(target: &ResourceSchema, raw: &[u8]) -> Vec<(String, Value)> {
     let Type::Object(mut attributes) = target.to_type() else { return Vec::new() };
-    attributes.retain(|name, _| ["labels", "all_labels", "annotations", "tags"].contains(&name.as_str()));
+    attributes.retain(|name, _| ["labels", "all_labels", "annotations", "metadata", "tags"].contains(&name.as_str()));
     match json::decode_older(raw, &Type::Object(attributes)) {
         Ok(Value::Map(notes)) => notes.into_iter().collect(),
         _ => Vec::new(),

@@ -89,7 +89,7 @@ mod tests {
         assert!(cache.of_version(2, "mortise").is_none() && cache.of_version(1, "edge").is_none());
         drop(first);
         assert_eq!(cache.of_version(1, "mortise").unwrap().left_out.len(), 1, "it is built again");
-        // A change that is none for the types gives them another number.
+        // Another change of the registry gives the same types another number.
         drop(cache.schema(types(&["A"]), Some(2), "mortise"));
         assert!(cache.of_version(1, "mortise").is_none() && cache.of_version(2, "mortise").is_some());
         drop(cache.schema(types(&["A", "B"]), None, "mortise"));

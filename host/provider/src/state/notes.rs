@@ -52,7 +52,7 @@ impl Notes {
             let written: Vec<_> = own.iter().filter(|(key, _)| !stays(key)).collect();
             stored.extend(written.into_iter().map(|(key, value)| (key.clone(), value.clone())));
         }
-        meta.tags.retain(|tag| !before.tags.contains(tag));
+        meta.tags.retain(|tag| !before.tags.contains(tag) || self.tags.contains(tag));
         let missing: Vec<_> = self.tags.iter().filter(|tag| !meta.tags.contains(tag)).cloned().collect();
         meta.tags.extend(missing);
         Some(Box::new(meta))

@@ -216,7 +216,10 @@ impl Replicas {
                 let remedy = format!("adopt it from {owner:?} if that region is lost, too");
                 let text = match (named == owner, inherited == owner) {
                     (true, _) => format!("its region field names region {owner:?}, which has to send it; {remedy}"),
-                    (_, true) => format!("its owner belongs to region {owner:?}, which has to send it; {remedy}"),
+                    (_, true) => format!(
+                        "its owner belongs to region {owner:?}, which has to send it; if that region is lost, too, adopt \
+                         its owner from {owner:?}, then repeat this"
+                    ),
                     _ => format!(
                         "the policy of its partition gives it to region {owner:?}; make {here:?} \
                          default_control_region first"

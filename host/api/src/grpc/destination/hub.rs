@@ -123,17 +123,6 @@ impl Hub {
         self.addresses.subscribe(ip, || self.place())
     }
 
-    /// Counts bytes as state, as long as the share is held.
-    ///
-    /// # Errors
-    /// `ResourceExhausted`: too many bytes.
-    pub(super) fn state(&self, bytes: usize) -> Result<MemoryShare, Error> {
-        self.check_memory()?;
-        let mut share = self.memory.share();
-        share.set(bytes);
-        Ok(share)
-    }
-
     fn require_catalog(&self, caller: &Caller) -> Result<(), Error> {
         require_catalog(&self.service).map_err(|error| match caller.authorizer.has_permissions() {
             true => error,

@@ -56,7 +56,6 @@ use super::calls::AnswerBytes;
 use crate::linkerd::outbound::TrafficSpec;
 
 pub(in crate::grpc) use encode::ip_address;
-pub(in crate::grpc) use memory::MemoryShare;
 pub use options::DestinationOptions;
 pub(crate) use packages::{Conduit, DestinationService, Linkerd, Outbound};
 pub(in crate::grpc) use stream::StreamPermit;
@@ -141,14 +140,6 @@ impl Destination {
             let text = format!("{limit} streams are open already (a fixed limit); try again later");
             Error::new(Code::ResourceExhausted, text)
         })
-    }
-
-    /// Counts bytes as state, as long as the share is held.
-    ///
-    /// # Errors
-    /// `ResourceExhausted`.
-    pub(in crate::grpc) fn state(&self, bytes: usize) -> Result<MemoryShare, Error> {
-        self.0.hub.state(bytes)
     }
 
     pub(in crate::grpc) fn stopped(&self) -> BoxFuture<'static, ()> {

@@ -145,10 +145,16 @@ pub(super) fn of_service(authority: &Authority, zone: &str, summary: &Summary) -
     make(&routes)
 }
 
-/// The number of backends in the rules of routes, if a rule without backends has this number.
+/// The number of backends in the rules of routes, if a rule without weights has this number.
 fn backends(routes: &[&ServiceRoute], own: usize) -> usize {
     let rules = routes.iter().flat_map(|route| &route.rules);
-    rules.map(|rule| if rule.backends.is_empty() { own } else { rule.backends.len() }).sum()
+    let weighted = |rule: &HttpRouteRule| rule.backends.iter().filter(|backend| backend.weight != Some(0)).count();
+    rules
+        .map(|rule| match weighted(rule) {
+            0 => own,
+            count => count,
+        })
+        .sum()
 }
 
 /// The policy of a workload at its own address, framed for the client.

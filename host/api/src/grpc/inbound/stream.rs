@@ -7,8 +7,8 @@
 //! asks again, as with Linkerd's own control plane. So the end of a Workload opens no port.
 //!
 //! # Cost
-//! Between two messages a stream keeps the digest of the last one, and its open watch; both count as state of the
-//! destination API (`destination.state_bytes`).
+//! Between two messages a stream keeps the digest of the last one, and its open watch. The places of streams bound both;
+//! the endpoints of watched services take no room from them, since a proxy may block its ports without a policy.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::{policy::policy, workload::WorkloadName};
 use crate::{
     catalog::Workload,
     endpoints::{require_workloads, workloads},
-    grpc::destination::{Destination, MemoryShare, StreamPermit, digest},
+    grpc::destination::{Destination, StreamPermit, digest},
     linkerd::inbound::Server,
 };
 
@@ -51,7 +51,6 @@ pub(super) struct PortStream {
     last: Option<u64>,
     stopped: BoxFuture<'static, ()>,
     _place: StreamPermit,
-    _memory: MemoryShare,
 }
 
 /// An open watch of a workload.
@@ -67,11 +66,9 @@ impl PortStream {
     /// Begins to follow a workload.
     ///
     /// # Errors
-    /// `ResourceExhausted`: too many streams, or too much state.
+    /// `ResourceExhausted`: too many streams.
     pub(super) fn new(destination: &Destination, caller: Caller, name: WorkloadName, port: u16) -> Result<Self, Error> {
         let place = destination.place()?;
-        let texts = 2 * (name.namespace.len() + name.name.len());
-        let memory = destination.state(size_of::<Self>() + size_of::<OpenWatch>() + texts)?;
         Ok(Self {
             service: destination.resources().clone(),
             caller,
@@ -82,7 +79,6 @@ impl PortStream {
             last: None,
             stopped: destination.stopped(),
             _place: place,
-            _memory: memory,
         })
     }
 

@@ -1,0 +1,15 @@
+//! The caller of a call, as the layer around all calls hands it to the services.
+
+use std::sync::Arc;
+
+use mortise_service::{Reader, Source};
+
+use crate::authenticate::Authenticated;
+
+/// The caller of a call, its reader and its connection. Requests to generated services have it in their extensions.
+#[derive(Clone)]
+pub(super) struct CallContext {
+    pub(super) by: Authenticated,
+    pub(super) reader: Arc<Reader>,
+    pub(super) source: Source,
+}
