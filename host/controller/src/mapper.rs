@@ -25,7 +25,7 @@ pub trait Map: Send + Sync + 'static {
     /// version.
     ///
     /// # Errors
-    /// Any error. This version of the resource is mapped again after a wait, a former version 16 times at most; other
+    /// Any error. This version of the resource is mapped again after a wait, a former version 15 times at most; other
     /// resources are not delayed.
     async fn map(&self, context: &Context, resource: &pb::Resource) -> Result<Vec<pb::Id>, ReconcileError>;
 
