@@ -26,7 +26,7 @@ async fn until(server: &Server, workload: &pb::Id, check: &str, reason: &str) {
 /// 500 checks of which half hang, and 100 that clients report: how late each of the latter expires, and when the first
 /// results of those that pass were there. `cargo test --test wire -- --ignored --nocapture catalog::checks`.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "prints figures"]
+#[ignore = "prints figures of 500 checks, and takes a minute"]
 async fn checks_that_hang_delay_no_others() {
     // Connections to the silent one are accepted by the system, and get no answer.
     let (silent, open) =

@@ -136,7 +136,7 @@ async fn a_workload_that_is_gone_opens_no_port() {
              when it asks again"
         )
     };
-    // A name that no workload can have is no other fault.
+    // The second is not a legal name; it gets the same answer.
     for name in ["web-1", "WEB_1"] {
         let status = absent(&server, name).await;
         assert_eq!((status.code(), status.message()), (Code::NotFound, text(name).as_str()));

@@ -7,9 +7,9 @@
 //! is in a process group of its own, of which nothing is left after the check.
 //!
 //! # Limits
-//! The program ends before the deadline, or is killed. A killed program that does not end soon is left to a thread, which
-//! reaps it; while [`MAX_LEFT`] are left so, no check begins. Of its output, the last [`MAX_OUTPUT_BYTES`] are read into the
-//! failure; a copied config has [`MAX_CONFIG_BYTES`].
+//! The program ends before the deadline, or is killed. A killed program that does not end soon is left to a thread,
+//! which reaps it; while [`MAX_LEFT`] are left so, no check begins. Of its output, the last [`MAX_OUTPUT_BYTES`] are
+//! read into the failure; a copied config has [`MAX_CONFIG_BYTES`].
 
 use std::{
     collections::VecDeque,

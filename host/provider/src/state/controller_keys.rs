@@ -66,8 +66,8 @@ impl ControllerKeys {
         })
     }
 
-    /// The found pairs for a state or a plan, null if none are left: the values of controllers' keys are the prior ones,
-    /// so that they are no difference.
+    /// The found pairs for a state or a plan, null if none are left: the values of controllers' keys are the prior
+    /// ones, so that they are no difference.
     #[must_use]
     pub fn settled(&self, prior: &Value, found: Value) -> Value {
         let mut entries = match found {

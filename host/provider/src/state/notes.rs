@@ -72,8 +72,8 @@ fn pairs(value: &Value) -> Pairs {
     entries.iter().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// The attributes of a state for a stored resource: the values of the keys that the prior state owns; the prior ones for
-/// keys of controllers.
+/// The attributes of a state for a stored resource: the values of the keys that the prior state owns; the prior ones
+/// for keys of controllers.
 pub(super) fn owned(prior: &Value, resource: &pb::Resource, keys: &ControllerKeys) -> [(&'static str, Value); 4] {
     let none = Meta::default();
     let meta = resource.meta.as_deref().unwrap_or(&none);

@@ -126,7 +126,8 @@ pub(super) fn subject(path: &Path) -> Option<Subject> {
             Step::Field(unit) => tenancy_unit(unit),
             Step::Key(_) => None,
         },
-        // An index has no absent values: if an absent field counts as a value that an index has, there is no fact.
+        // An index holds no absent values. If an absent field counts as a value that the index can hold, the index alone
+        // cannot answer, so the field is no subject.
         (Root::Data | Root::Resource | Root::Element, [_, ..])
             if path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) =>
         {

@@ -27,9 +27,9 @@ pub(super) struct Methods {
 }
 
 /// A method of the port.
-pub(super) struct Method {
-    pub(super) facts: MethodFacts,
-    pub(super) count: Arc<MethodCount>,
+struct Method {
+    facts: MethodFacts,
+    count: Arc<MethodCount>,
 }
 
 /// Facts about a method.

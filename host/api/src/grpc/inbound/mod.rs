@@ -6,7 +6,7 @@
 //!
 //! # Cost and limits
 //! A stream takes one watch (`service.max_watches`) and one of the places for streams of proxies, as a stream of the
-//! destination API does, and counts as state of that API.
+//! destination API does.
 
 mod policy;
 mod stream;

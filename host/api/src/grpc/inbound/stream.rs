@@ -7,8 +7,8 @@
 //! asks again, as with Linkerd's own control plane. So the end of a Workload opens no port.
 //!
 //! # Cost
-//! Between two messages a stream keeps the digest of the last one, and its open watch. The places of streams bound both;
-//! the endpoints of watched services take no room from them, since a proxy may block its ports without a policy.
+//! Between two messages a stream keeps the digest of the last one, and its open watch. The places of streams bound
+//! both; the endpoints of watched services take no room from them, since a proxy may block its ports without a policy.
 
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ impl PortStream {
     /// Waits for the next policy that differs from the last. The first is there at once.
     ///
     /// # Errors
-    /// `NotFound`: the workload does not exist. `Unavailable`: no plugin serves workloads, or the server stops. Those of
-    /// a watch.
+    /// `NotFound`: the workload does not exist. `Unavailable`: no plugin serves workloads, or the server stops. Those
+    /// of a watch.
     pub(super) async fn next(&mut self) -> Result<Server, Error> {
         loop {
             let following = follow(&self.service, &self.caller, &self.name, &mut self.watch, (self.port, self.last));

@@ -28,7 +28,8 @@ pub(crate) fn replace(dir: &Path, name: &str, word: &str, number: u64) -> Result
 /// Returns the number in a file; `None` if the file does not exist.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] when the content is not that word and a number in at most 64 bytes, [`StoreError::Io`] when it cannot be read.
+/// [`StoreError::Corrupt`] when the content is not that word and a number in at most 64 bytes, [`StoreError::Io`]
+/// when it cannot be read.
 pub(crate) fn read(file: &Path, word: &str) -> Result<Option<u64>, StoreError> {
     let mut bytes = Vec::new();
     match File::open(file).and_then(|opened| opened.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)) {
