@@ -29,6 +29,8 @@
 //! A list holds its whole result in memory; a scan, a snapshot and the initial content of a watch hold one page. A
 //! snapshot makes no writer wait.
 
+use std::task::{Context, Poll, Waker};
+
 use async_trait::async_trait;
 use mortise_resource::{EncodedResource, data::OnDelete, pb};
 use prost_types::Timestamp;
@@ -195,11 +197,23 @@ pub trait Watch: Send {
     /// [`StoreError::WatchClosed`] when the backend replaced its content; [`StoreError::Closed`] at shutdown.
     async fn next(&mut self) -> Result<WatchEvent, StoreError>;
 
+    /// Returns the next event if one is ready. Otherwise the task is woken once there may be one, provided that the watch
+    /// has delivered [`WatchEvent::EndOfSnapshot`]; before that, only [`Watch::next`] goes on.
+    ///
+    /// # Errors
+    /// As [`Watch::next`].
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<WatchEvent, StoreError>>;
+
     /// Returns the next event without waiting; `None` if no event is ready.
     ///
     /// # Errors
     /// As [`Watch::next`].
-    fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError>;
+    fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError> {
+        match self.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(event) => event.map(Some),
+            Poll::Pending => Ok(None),
+        }
+    }
 }
 
 /// Figures of a store.

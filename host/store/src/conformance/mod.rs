@@ -121,6 +121,7 @@ macro_rules! conformance_tests {
             watch::every_group_version,
             watch::another_group_version_is_a_deletion_and_an_upsert,
             watch::snapshot_is_no_older_than_the_call,
+            watch::a_polled_watch_wakes_its_task,
             watch::watches_are_independent,
             watch::opened_under_load_nothing_is_missed_or_doubled,
             watch::a_slow_reader_gets_an_error,

@@ -1,12 +1,20 @@
 //! Tests of WatchList.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
 
 use mortise_resource::pb;
 
 use super::fixtures::{
-    Event, WATCH_BUFFER, assert_silent, delete, everything, id, list, name, next, number, numbered, places, query,
-    resource, resource_in, tenancy, type_of, watch, write,
+    Event, WATCH_BUFFER, assert_silent, decoded, delete, everything, id, list, name, next, number, numbered, places,
+    query, resource, resource_in, tenancy, type_of, watch, write,
 };
 use crate::{Backend, Query, StoreError, TypeKey, WatchEvent};
 
@@ -136,6 +144,38 @@ pub async fn snapshot_is_no_older_than_the_call<B: Backend>(store: &B) {
     }
     delete(store, &stored).await;
     assert_eq!(watch(store, &everything()).await.0, []);
+}
+
+/// A task that polls a live watch is woken by the next event, once, and by no event that it has taken.
+pub async fn a_polled_watch_wakes_its_task<B: Backend>(store: &B) {
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    let (_, mut watch) = watch(store, &everything()).await;
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(count.clone());
+    let mut cx = Context::from_waker(&waker);
+    for round in 1..=3 {
+        assert!(watch.poll_ready(&mut cx).is_pending());
+        assert!(watch.poll_ready(&mut cx).is_pending(), "polled twice, it waits once");
+        let written = write(store, &resource(&format!("r{round}"))).await;
+        let woken = async {
+            while count.0.load(Ordering::SeqCst) < round {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), woken).await.expect("a wake-up in time");
+        match watch.poll_ready(&mut cx) {
+            Poll::Ready(Ok(WatchEvent::Upsert(event))) => assert_eq!(decoded(&event), written),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(count.0.load(Ordering::SeqCst), round);
+    }
 }
 
 /// Each watch has its own position; dropping one does not affect others.

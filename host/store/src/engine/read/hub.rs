@@ -4,8 +4,9 @@
 //! event that it has not taken is pushed out. So a type's buffer keeps its bounds, however many watches are slow or
 //! never polled; the publisher bounds all types together.
 //!
-//! Cost: taking an event is a lock and a copy of two pointers; dropping a watch visits each event that it has not
-//! taken.
+//! Cost: taking an event, or waiting for one, is a lock, with a copy of two pointers or of the task's waker; dropping a
+//! watch visits each event that it has not taken. tokio's `Notify` would take its own lock four times for each event
+//! and watch: to wait, at both polls, and to wake.
 
 use std::{
     collections::VecDeque,
@@ -13,11 +14,11 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll, Waker},
 };
 
 use mortise_resource::EncodedResource;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::WatchEvent;
 
@@ -31,7 +32,6 @@ pub(crate) struct HubLimits {
 /// A buffer of events.
 pub(crate) struct Hub {
     state: Mutex<State>,
-    changed: Notify,
     /// Bytes of all hubs of the store.
     total: Arc<AtomicUsize>,
 }
@@ -44,6 +44,10 @@ struct State {
     /// Number of the first waiting event that readers may not take yet.
     hidden: u64,
     bytes: usize,
+    /// A place for each reader, with its task's waker while it waits.
+    wakers: Vec<Option<Waker>>,
+    /// Places without a reader.
+    free: Vec<usize>,
     readers: usize,
     /// Number of readers that want the state before each change.
     comparing: usize,
@@ -94,12 +98,44 @@ pub(crate) enum HubEnd {
 pub(crate) struct HubReader {
     hub: Arc<Hub>,
     next: u64,
+    /// Place of its waker.
+    place: usize,
     compares: bool,
 }
 
 impl State {
     fn end(&self) -> u64 {
         self.first + self.waiting.len() as u64
+    }
+
+    /// Takes the event with a number, if readers may have it.
+    fn take(&mut self, number: u64, total: &AtomicUsize) -> Option<Result<HubEvent, HubEnd>> {
+        let Some(ahead) = number.checked_sub(self.first) else { return Some(Err(HubEnd::Lagged)) };
+        let ahead = usize::try_from(ahead).ok().filter(|_| number < self.hidden);
+        let Some(waiting) = ahead.and_then(|ahead| self.waiting.get_mut(ahead)) else {
+            return self.closed.then_some(Err(HubEnd::Closed));
+        };
+        let mut event = waiting.event.clone();
+        waiting.readers -= 1;
+        let behind = ahead.and_then(|ahead| self.waiting.get(ahead + 1));
+        event.more = behind.is_some_and(|behind| behind.event.commit == event.commit);
+        self.drop_taken(total);
+        Some(Ok(event))
+    }
+
+    /// Keeps the waker of a reader that waits. Returns the one that it replaces, to be dropped without the lock: a
+    /// waker may own the task, and the task readers of this hub.
+    fn set_waker(&mut self, place: usize, waker: &Waker) -> Option<Waker> {
+        let place = self.wakers.get_mut(place)?;
+        if place.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            return None;
+        }
+        place.replace(waker.clone())
+    }
+
+    /// Returns the wakers of the waiting readers, which have to wait again.
+    fn take_wakers(&mut self) -> Vec<Waker> {
+        self.wakers.iter_mut().filter_map(Option::take).collect()
     }
 
     /// Drops the first event. False without an event.
@@ -122,7 +158,7 @@ impl State {
 impl Hub {
     /// Makes an empty hub, which adds its bytes to `total`.
     pub(crate) fn new(total: Arc<AtomicUsize>) -> Self {
-        Self { state: Mutex::default(), changed: Notify::new(), total }
+        Self { state: Mutex::default(), total }
     }
 
     /// Makes a reader behind the last event; `compares` asks for the state before each change.
@@ -130,7 +166,11 @@ impl Hub {
         let mut state = self.state.lock();
         state.readers += 1;
         state.comparing += usize::from(compares);
-        HubReader { hub: self.clone(), next: state.end(), compares }
+        let place = state.free.pop().unwrap_or_else(|| {
+            state.wakers.push(None);
+            state.wakers.len() - 1
+        });
+        HubReader { hub: self.clone(), next: state.end(), place, compares }
     }
 
     /// Adds an event of `bytes` bytes, hidden until [`Hub::reveal`], and pushes out the oldest ones that do not fit.
@@ -157,11 +197,12 @@ impl Hub {
     }
 
     /// Shows the hidden events to the readers, all at once, so that no reader sees a part of a batch as all of it.
-    pub(crate) fn reveal(&self) {
+    /// Returns the wakers of those that wait.
+    #[must_use]
+    pub(crate) fn reveal(&self) -> Vec<Waker> {
         let mut state = self.state.lock();
         state.hidden = state.end();
-        drop(state);
-        self.changed.notify_waiters();
+        state.take_wakers()
     }
 
     /// Pushes out the oldest event. False without an event.
@@ -181,44 +222,36 @@ impl Hub {
 
     /// Ends every watch once it has taken the waiting events.
     pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
-        self.changed.notify_waiters();
+        let mut state = self.state.lock();
+        state.closed = true;
+        let woken = state.take_wakers();
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 
 impl HubReader {
-    /// Returns the next event. Safe to cancel.
+    /// Returns the next event if one is waiting; otherwise the task is woken at the next one.
     ///
     /// # Errors
     /// [`HubEnd`].
-    pub(crate) async fn next(&mut self) -> Result<HubEvent, HubEnd> {
-        let hub = self.hub.clone();
-        loop {
-            let mut changed = std::pin::pin!(hub.changed.notified());
-            // Before the check, so that an event between the two wakes the reader.
-            changed.as_mut().enable();
-            if let Some(taken) = self.take() {
-                return taken;
-            }
-            changed.await;
-        }
+    pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Result<HubEvent, HubEnd>> {
+        let mut state = self.hub.state.lock();
+        let Some(taken) = state.take(self.next, &self.hub.total) else {
+            let former = state.set_waker(self.place, cx.waker());
+            drop(state);
+            drop(former);
+            return Poll::Pending;
+        };
+        self.next += u64::from(taken.is_ok());
+        Poll::Ready(taken)
     }
 
     /// Returns the next event, if one is waiting.
     pub(crate) fn take(&mut self) -> Option<Result<HubEvent, HubEnd>> {
-        let mut state = self.hub.state.lock();
-        let Some(ahead) = self.next.checked_sub(state.first) else { return Some(Err(HubEnd::Lagged)) };
-        let ahead = usize::try_from(ahead).ok().filter(|_| self.next < state.hidden);
-        let Some(waiting) = ahead.and_then(|ahead| state.waiting.get_mut(ahead)) else {
-            return state.closed.then_some(Err(HubEnd::Closed));
-        };
-        let mut event = waiting.event.clone();
-        waiting.readers -= 1;
-        let behind = ahead.and_then(|ahead| state.waiting.get(ahead + 1));
-        event.more = behind.is_some_and(|behind| behind.event.commit == event.commit);
-        self.next += 1;
-        state.drop_taken(&self.hub.total);
-        Some(Ok(event))
+        let taken = self.hub.state.lock().take(self.next, &self.hub.total)?;
+        self.next += u64::from(taken.is_ok());
+        Some(taken)
     }
 
     /// Whether the reader has taken every event so far.
@@ -232,9 +265,13 @@ impl Drop for HubReader {
         let mut state = self.hub.state.lock();
         state.readers -= 1;
         state.comparing -= usize::from(self.compares);
+        let waker = state.wakers.get_mut(self.place).and_then(Option::take);
+        state.free.push(self.place);
         let taken = usize::try_from(self.next.saturating_sub(state.first)).unwrap_or(usize::MAX);
         state.waiting.iter_mut().skip(taken).for_each(|waiting| waiting.readers -= 1);
         state.drop_taken(&self.hub.total);
+        drop(state);
+        drop(waker);
     }
 }
 
@@ -250,6 +287,13 @@ mod tests {
 
     use super::*;
 
+    impl HubReader {
+        /// Waits for the next event.
+        async fn next(&mut self) -> Result<HubEvent, HubEnd> {
+            std::future::poll_fn(|cx| self.poll_next(cx)).await
+        }
+    }
+
     const LIMITS: HubLimits = HubLimits { events: 4, bytes: 100 };
 
     fn hub() -> (Arc<Hub>, Arc<AtomicUsize>) {
@@ -259,7 +303,7 @@ mod tests {
 
     fn send(hub: &Hub, event: HubEvent, bytes: usize, limits: HubLimits) {
         hub.send(event, bytes, limits);
-        hub.reveal();
+        hub.reveal().into_iter().for_each(Waker::wake);
     }
 
     /// A reader that takes events as they are sent would pass on a part of a batch.
@@ -271,7 +315,7 @@ mod tests {
         assert!(hub.send(part(1, 7), 10, LIMITS) && !hub.send(part(2, 7), 10, LIMITS));
         assert_eq!(reader.take(), None, "hidden");
         hub.send(part(3, 8), 10, LIMITS);
-        hub.reveal();
+        assert!(hub.reveal().is_empty(), "no reader waits");
         let seen: Vec<_> = std::iter::from_fn(|| reader.take()).map(|taken| taken.unwrap().more).collect();
         assert_eq!(seen, [true, false, false]);
         for n in 4..9 {
@@ -374,5 +418,24 @@ mod tests {
         tokio::task::yield_now().await;
         hub.close();
         assert_eq!(taking.await.unwrap(), (Ok(event(1)), Err(HubEnd::Closed)));
+    }
+
+    /// A reader whose place was another's before, and one that waits in another task than before, are woken.
+    #[tokio::test]
+    async fn places_of_wakers_are_used_again_by_the_reader_that_has_them() {
+        let (hub, _) = hub();
+        let gone = hub.subscribe(false);
+        let mut kept = hub.subscribe(false);
+        assert!(kept.poll_next(&Context::from_waker(Waker::noop())).is_pending());
+        drop(gone);
+        let mut late = hub.subscribe(false);
+        assert_eq!(hub.state.lock().wakers.len(), 2);
+        let kept = tokio::spawn(async move { kept.next().await });
+        let late = tokio::spawn(async move { late.next().await });
+        tokio::task::yield_now().await;
+        send(&hub, event(1), 1, LIMITS);
+        assert_eq!((kept.await.unwrap(), late.await.unwrap()), (Ok(event(1)), Ok(event(1))));
+        let state = hub.state.lock();
+        assert_eq!((state.free.len(), state.wakers.iter().flatten().count()), (2, 0));
     }
 }

@@ -32,10 +32,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll, Waker, ready},
 };
 
 use mortise_resource::EncodedResource;
@@ -182,7 +184,7 @@ impl Publisher {
                 });
             }
         }
-        touched.into_iter().for_each(Hub::reveal);
+        let woken: Vec<_> = touched.into_iter().flat_map(Hub::reveal).collect();
         if let Some(last) = changes.iter().rfind(|change| change.is_event) {
             *newest = PublishedHead { sequence: last.seq, carried: last.now.as_ref().or(last.prior.as_ref()).cloned() };
         }
@@ -192,6 +194,8 @@ impl Publisher {
                 break;
             }
         }
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// Removes types without resources.
@@ -362,13 +366,21 @@ impl Subscription {
     /// # Errors
     /// [`StoreError::WatchLagged`], [`StoreError::Closed`]; the same one in all later calls.
     pub(crate) async fn next(&mut self) -> Result<HubEvent, StoreError> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Returns the next event of the type if one is waiting; otherwise the task is woken at the next one.
+    ///
+    /// # Errors
+    /// As [`Subscription::next`].
+    pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Result<HubEvent, StoreError>> {
         if let Events::Open(events) = &mut self.events {
-            match events.next().await {
-                Ok(event) => return Ok(event),
+            match ready!(events.poll_next(cx)) {
+                Ok(event) => return Poll::Ready(Ok(event)),
                 Err(end) => self.end(end),
             }
         }
-        Err(self.fault())
+        Poll::Ready(Err(self.fault()))
     }
 
     /// Returns the next event of the type, if one is waiting.

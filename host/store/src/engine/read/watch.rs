@@ -3,7 +3,11 @@
 //! A watch holds nothing of the store but the publisher, so a forgotten watch keeps neither the database open nor the
 //! directory locked. It holds one page of the initial content, and changed resources that it has yet to deliver.
 
-use std::vec;
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, ready},
+    vec,
+};
 
 use async_trait::async_trait;
 use mortise_resource::EncodedResource;
@@ -65,36 +69,28 @@ impl Watch for SledWatch {
                 }
             }
         }
-        if let Some(event) = self.replacement.take() {
-            return Ok(event);
-        }
-        loop {
-            let taken = self.events.next().await?;
-            if let Some(event) = self.take(taken) {
-                return Ok(event);
-            }
-        }
+        poll_fn(|cx| self.poll_ready(cx)).await
     }
 
-    fn ready(&mut self) -> Result<Option<WatchEvent>, StoreError> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<WatchEvent, StoreError>> {
         if let Some(snapshot) = &self.snapshot {
             if let Some(resource) = self.page.next() {
-                return Ok(Some(WatchEvent::Upsert(resource)));
+                return Poll::Ready(Ok(WatchEvent::Upsert(resource)));
             }
             if !snapshot.is_at_end() {
-                return Ok(None);
+                return Poll::Pending;
             }
             self.snapshot = None;
-            return Ok(Some(WatchEvent::EndOfSnapshot));
+            return Poll::Ready(Ok(WatchEvent::EndOfSnapshot));
         }
         if let Some(event) = self.replacement.take() {
-            return Ok(Some(event));
+            return Poll::Ready(Ok(event));
         }
-        while let Some(taken) = self.events.ready()? {
+        loop {
+            let taken = ready!(self.events.poll_next(cx))?;
             if let Some(event) = self.take(taken) {
-                return Ok(Some(event));
+                return Poll::Ready(Ok(event));
             }
         }
-        Ok(None)
     }
 }
