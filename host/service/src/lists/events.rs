@@ -7,8 +7,8 @@
 //! buffer of the store that is bounded in events and bytes. A reader that falls further behind gets `Aborted` and
 //! starts again; it never misses an event unnoticed.
 //!
-//! Each event is authorized at its delivery, with the type as registered then; events that are ready at once are
-//! delivered together. When the caller's permissions change, the watch ends: with Unauthenticated without a valid
+//! Each event is authorized at its delivery, with the type as registered then, once for all watches of callers with the
+//! same permissions ([`RecentDecisions`]); events that are ready at once are delivered together. When the caller's permissions change, the watch ends: with Unauthenticated without a valid
 //! token, with PermissionDenied if the caller may no longer list, and otherwise with Aborted, since the events so far
 //! may show too much or too little.
 //!
@@ -18,7 +18,12 @@
 //! caller pays for the time, and beyond a share of a processor its watches get changes later ([`WatchPace`]). An event
 //! that is delivered costs no share: its reader sets the pace.
 
-use std::time::{Duration, Instant};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
 use mortise_plugin_host::processor_time;
 use mortise_resource::{EncodedResource, Error, IdRef, pb};
@@ -27,14 +32,17 @@ use mortise_store::{ListKey, Query, StoreError, Watch, WatchEvent};
 use super::{
     open_watch::OpenWatch,
     pools::{FOREGROUND_RESOURCES, Lists, YIELD_INTERVAL_CHANGES},
+    recent_decisions::RecentDecisions,
     watch_pace::WatchPace,
 };
 use crate::{
-    call::{QueueKey, Share, store_fault::ended},
-    rules::RequestHooks,
+    call::{Caller, Share, store_fault::ended},
+    registry::{Registry, ResourceType},
+    rules::{RequestHooks, upgrade::is_older},
 };
 
-/// Processor time of waking a watch, which the watch itself cannot measure.
+/// Processor time of waking a watch, which the watch itself cannot measure. The first change that a watch evaluates in
+/// vain after one that it has delivered costs no more.
 const WAKE_TIME: Duration = Duration::from_micros(5);
 
 /// An open watch of a client. Dropping it closes it.
@@ -45,6 +53,16 @@ pub struct Events {
     pace: WatchPace,
     /// The only name that is shown.
     only: Option<String>,
+    /// Whether the last wake-up showed nothing.
+    skipped: bool,
+    known: KnownType,
+}
+
+/// The type as registered at the last event. Weak, since an idle watch must not keep a replaced plugin.
+#[derive(Default)]
+struct KnownType {
+    registry: Weak<Registry>,
+    kind: Weak<ResourceType>,
 }
 
 /// The progress of a watch.
@@ -65,7 +83,8 @@ impl Events {
     /// Begins a watch behind a place. The store is asked at the first wait for an event.
     pub(crate) fn new(lists: &Lists, query: Query, after: Option<ListKey>, open: OpenWatch) -> Self {
         let pace = lists.pace(open.caller());
-        Self { lists: lists.clone(), state: WatchState::Queued(query, after), open, pace, only: None }
+        let (lists, state, known) = (lists.clone(), WatchState::Queued(query, after), KnownType::default());
+        Self { lists, state, open, pace, only: None, skipped: false, known }
     }
 
     /// Skips the resources with other names that the prefix of the request admits.
@@ -78,8 +97,9 @@ impl Events {
 
 impl WatchState {
     /// Waits for the next event. Safe to cancel.
-    async fn next(&mut self, lists: &Lists, queue_key: QueueKey) -> Result<WatchEvent, Error> {
+    async fn next(&mut self, lists: &Lists, caller: &Caller) -> Result<WatchEvent, Error> {
         if let Self::Queued(query, after) = self {
+            let queue_key = caller.queue_key();
             let place = lists.snapshots.acquire(queue_key, 1).await.map_err(|e| lists.no_room(e))?;
             let watch = lists.core.backend.watch_list(query, after.as_ref()).await.map_err(|e| ended(&e))?;
             *self = Self::Snapshot { watch, seen: 0, _place: place };
@@ -99,15 +119,15 @@ impl WatchState {
         .map_err(|e| ended(&e))
     }
 
-    /// Returns the next event, if one is ready.
-    fn ready(&mut self) -> Result<Option<WatchEvent>, Error> {
+    /// Returns the next event if one is ready. A live watch wakes the task at the next one.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<WatchEvent, Error>> {
         match self {
             Self::Snapshot { watch, seen, .. } => {
                 *seen += 1;
-                watch.ready()
+                watch.poll_ready(cx)
             }
-            Self::Live(watch) => watch.ready(),
-            Self::Queued(..) | Self::Ended => Ok(None),
+            Self::Live(watch) => watch.poll_ready(cx),
+            Self::Queued(..) | Self::Ended => Poll::Pending,
         }
         .map_err(|e| ended(&e))
     }
@@ -129,19 +149,30 @@ impl Events {
     /// single resource names it, and another watch may begin behind it.
     pub async fn next(&mut self) -> Result<pb::WatchEvent, Error> {
         use pb::watch_event::{Delete, EndOfSnapshot, Event, Upsert};
-        let mut next = None;
-        self.next_ready(|event| {
-            next = Some(event);
-            false
-        })
-        .await?;
-        let event = match next {
-            Some(WatchEvent::Upsert(resource)) => Some(Event::Upsert(Upsert { resource: Some(resource.decode()?) })),
-            Some(WatchEvent::Delete(resource)) => Some(Event::Delete(Delete { resource: Some(resource.decode()?) })),
-            Some(WatchEvent::EndOfSnapshot) => Some(Event::EndOfSnapshot(EndOfSnapshot {})),
-            None => None,
+        let event = match self.next_encoded().await? {
+            WatchEvent::Upsert(resource) => Event::Upsert(Upsert { resource: Some(resource.decode()?) }),
+            WatchEvent::Delete(resource) => Event::Delete(Delete { resource: Some(resource.decode()?) }),
+            WatchEvent::EndOfSnapshot => Event::EndOfSnapshot(EndOfSnapshot {}),
         };
-        Ok(pb::WatchEvent { event })
+        Ok(pb::WatchEvent { event: Some(event) })
+    }
+
+    /// Waits as [`Events::next`], and returns the resource in its stored bytes.
+    ///
+    /// # Errors
+    /// Those of [`Events::next`].
+    pub async fn next_encoded(&mut self) -> Result<WatchEvent, Error> {
+        loop {
+            let mut next = None;
+            self.next_ready(|event| {
+                next = Some(event);
+                false
+            })
+            .await?;
+            if let Some(event) = next {
+                return Ok(event);
+            }
+        }
     }
 
     /// Waits as [`Events::next`], and then passes on the other ready events until `each` returns false. The type as
@@ -153,14 +184,21 @@ impl Events {
         let mut handed_over = false;
         while !handed_over {
             let mut next = Some(self.awaited().await?);
-            let is_live = matches!(self.state, WatchState::Live(_));
-            let (begun, worked_before) = (Instant::now(), processor_time());
-            let registry = self.lists.core.types();
-            let kind = registry.resolve_type(self.open.wanted())?;
-            let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());
+            // A system call: only for a watch whose last change was evaluated in vain.
+            let worked_before = self.skipped.then(|| (Instant::now(), processor_time()));
+            let kind = &self.registered()?;
+            let shows_all = RequestHooks::reads_all(kind, self.open.caller());
+            let mut hooks = None;
             let mut looked_at = 1;
             while let Some(event) = next {
-                let more = match shown(&mut hooks, self.only.as_deref(), event).await? {
+                let shown = match is_shown_as_stored(kind, shows_all, self.only.as_deref(), &event) {
+                    true => Some(event),
+                    false => {
+                        let hooks = hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), self.open.caller()));
+                        shown(hooks, &self.lists.recent, self.only.as_deref(), event).await?
+                    }
+                };
+                let more = match shown {
                     None => true,
                     Some(event) => {
                         if let WatchEvent::EndOfSnapshot = event {
@@ -170,36 +208,92 @@ impl Events {
                         each(event)
                     }
                 };
-                next = if more && looked_at < YIELD_INTERVAL_CHANGES { self.state.ready()? } else { None };
+                next = match more && looked_at < YIELD_INTERVAL_CHANGES {
+                    true => match poll_fn(|cx| Poll::Ready(self.state.poll_ready(cx))).await {
+                        Poll::Ready(event) => Some(event?),
+                        Poll::Pending => None,
+                    },
+                    false => None,
+                };
                 looked_at += 1;
             }
             drop(hooks);
-            if is_live && !handed_over {
+            self.skipped = !handed_over && matches!(self.state, WatchState::Live(_));
+            if self.skipped {
                 // A hook may have moved the watch to another thread, whose time says nothing; others may have the
                 // processor.
-                let worked = processor_time().saturating_sub(worked_before).min(begun.elapsed());
+                let worked = worked_before.map_or(Duration::ZERO, |(begun, before)| {
+                    processor_time().saturating_sub(before).min(begun.elapsed())
+                });
                 self.open.until(self.pace.turn()).await?.pay(WAKE_TIME + worked);
             }
         }
         Ok(())
     }
 
+    /// Returns the type as registered now.
+    fn registered(&mut self) -> Result<Arc<ResourceType>, Error> {
+        let registry = self.lists.core.types();
+        if self.known.registry.as_ptr() == Arc::as_ptr(&registry)
+            && let Some(kind) = self.known.kind.upgrade()
+        {
+            return Ok(kind);
+        }
+        let kind = registry.resolve_type(self.open.wanted())?.clone();
+        self.known = KnownType { registry: Arc::downgrade(&registry), kind: Arc::downgrade(&kind) };
+        Ok(kind)
+    }
+
     /// Waits for the next event, readable or not.
     async fn awaited(&mut self) -> Result<WatchEvent, Error> {
-        let queue_key = self.open.caller().queue_key();
         loop {
-            // In this order: a change of access precedes the events behind it, however many are ready.
-            tokio::select! {
-                biased;
-                change = self.open.access_change() => self.open.judge(change).await?,
-                event = self.state.next(&self.lists, queue_key.clone()) => return event,
-            }
+            // A change of access precedes the events behind it, however many are ready.
+            let change = match &mut self.state {
+                WatchState::Live(watch) => {
+                    let next = poll_fn(|cx| match self.open.poll_access_change(cx) {
+                        Poll::Ready(change) => Poll::Ready(Err(change)),
+                        Poll::Pending => watch.poll_ready(cx).map(Ok),
+                    });
+                    match next.await {
+                        Ok(event) => return event.map_err(|e| ended(&e)),
+                        Err(change) => change,
+                    }
+                }
+                state => {
+                    let caller = self.open.caller().clone();
+                    tokio::select! {
+                        biased;
+                        change = self.open.access_change() => change,
+                        event = state.next(&self.lists, &caller) => return event,
+                    }
+                }
+            };
+            self.open.judge(change).await?;
+        }
+    }
+}
+
+/// Whether a watch shows an event as it is: no hook and no rule decides about it, and its data is of the type's schema
+/// version. For such events, which most are, nothing is made.
+fn is_shown_as_stored(kind: &ResourceType, shows_all: bool, only: Option<&str>, event: &WatchEvent) -> bool {
+    match event {
+        WatchEvent::EndOfSnapshot => true,
+        WatchEvent::Upsert(resource) | WatchEvent::Delete(resource) => {
+            shows_all
+                && resource.has_type(&kind.gvk)
+                && !is_older(kind, resource.schema_version())
+                && only.is_none_or(|name| name == resource.name())
         }
     }
 }
 
 /// Returns the readable part of an event: the resource in its type's schema version.
-async fn shown(hooks: &mut RequestHooks, only: Option<&str>, event: WatchEvent) -> Result<Option<WatchEvent>, Error> {
+async fn shown(
+    hooks: &mut RequestHooks,
+    recent: &RecentDecisions,
+    only: Option<&str>,
+    event: WatchEvent,
+) -> Result<Option<WatchEvent>, Error> {
     let (resource, event): (_, fn(EncodedResource) -> WatchEvent) = match event {
         WatchEvent::EndOfSnapshot => return Ok(Some(event)),
         WatchEvent::Upsert(resource) => (resource, WatchEvent::Upsert),
@@ -213,7 +307,7 @@ async fn shown(hooks: &mut RequestHooks, only: Option<&str>, event: WatchEvent) 
         let IdRef { partition, namespace, name, .. } = stored.id();
         e.with_resource(partition, namespace, name)
     })?;
-    Ok(hooks.may_read(&resource).await?.then(|| event(resource)))
+    Ok(recent.may_read(hooks, &resource).await?.then(|| event(resource)))
 }
 
 #[cfg(test)]

@@ -1,8 +1,13 @@
 //! The common part of every client's watch: a place among all watches, its end with the server, and its end after a
 //! change of the caller's permissions.
 
-use std::pin::Pin;
+use std::{
+    future::{pending, poll_fn},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use mortise_resource::{Code, Error, pb, types::Gvk};
 use tokio::sync::watch;
 
@@ -20,10 +25,16 @@ pub(crate) struct OpenWatch {
     /// Method name for records.
     method: &'static str,
     scope: WatchScope,
-    permission: WatchPermission,
-    stopped: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
-    place: WatchPlace,
+    /// Permissions at the start of the watch.
+    fingerprint: u64,
+    /// Reasons to check the watch. Each is polled only after it was woken itself, so a wait for an event does not pay for
+    /// them.
+    signals: FuturesUnordered<Signal>,
+    _place: WatchPlace,
 }
+
+/// A future reason to check a watch; with the signal of permissions, to wait for the next one.
+type Signal = Pin<Box<dyn Future<Output = (AccessChange, Option<watch::Receiver<u64>>)> + Send + Sync>>;
 
 /// The requested scope of a watch.
 pub(crate) enum WatchScope {
@@ -55,16 +66,13 @@ impl WatchPermission {
     pub(crate) fn now(core: &Core, caller: &Caller) -> Self {
         Self { changes: core.access().map(|access| access.changes()), fingerprint: caller.authorizer.fingerprint() }
     }
+}
 
-    async fn changed(&mut self) {
-        let changed = match &mut self.changes {
-            Some(changes) => changes.changed().await.is_ok(),
-            None => false,
-        };
-        // Without a sender, which ends with the server, nothing changes.
-        if !changed {
-            std::future::pending().await
-        }
+/// Waits for the next change of permissions. Without a sender, which ends with the server, nothing changes.
+async fn permissions_changed(mut changes: watch::Receiver<u64>) -> (AccessChange, Option<watch::Receiver<u64>>) {
+    match changes.changed().await {
+        Ok(()) => (AccessChange::Permissions, Some(changes)),
+        Err(_) => pending().await,
     }
 }
 
@@ -81,15 +89,20 @@ impl OpenWatch {
         permission: WatchPermission,
     ) -> Result<Self, Error> {
         let place = lists.open_watch(caller)?;
-        Ok(Self {
-            core: lists.core.clone(),
-            caller: caller.clone(),
-            method,
-            scope,
-            permission,
-            stopped: Box::pin(lists.core.stopped()),
-            place,
-        })
+        let WatchPermission { fingerprint, changes } = permission;
+        let (stopped, replaced) = (lists.core.stopped(), place.replaced());
+        let mut signals = FuturesUnordered::<Signal>::new();
+        signals.push(Box::pin(async move {
+            stopped.await;
+            (AccessChange::Stopped, None)
+        }));
+        signals.push(Box::pin(async move {
+            replaced.await;
+            (AccessChange::Replaced, None)
+        }));
+        signals.extend(changes.map(|changes| Box::pin(permissions_changed(changes)) as Signal));
+        let (core, caller) = (lists.core.clone(), caller.clone());
+        Ok(Self { core, caller, method, scope, fingerprint, signals, _place: place })
     }
 
     pub(crate) fn caller(&self) -> &Caller {
@@ -120,12 +133,17 @@ impl OpenWatch {
 
     /// Resolves when the watch has to be [judged](Self::judge). Safe to cancel.
     pub(super) async fn access_change(&mut self) -> AccessChange {
-        tokio::select! {
-            biased;
-            () = self.permission.changed() => AccessChange::Permissions,
-            () = &mut self.stopped => AccessChange::Stopped,
-            () = self.place.replaced() => AccessChange::Replaced,
+        poll_fn(|cx| self.poll_access_change(cx)).await
+    }
+
+    /// Polls [`OpenWatch::access_change`].
+    pub(super) fn poll_access_change(&mut self, cx: &mut Context<'_>) -> Poll<AccessChange> {
+        // Without signals there is nothing to wait for: the server's end is always one.
+        let Some((change, changes)) = ready!(self.signals.poll_next_unpin(cx)) else { return Poll::Pending };
+        if let Some(changes) = changes {
+            self.signals.push(Box::pin(permissions_changed(changes)));
         }
+        Poll::Ready(change)
     }
 
     /// Ends the watch when the service stops, when it has to make room, or when the caller's permissions differ from
@@ -141,7 +159,7 @@ impl OpenWatch {
                             this caller has the most; try again";
                 return Err(Error::new(Code::Aborted, what));
             }
-            AccessChange::Permissions if self.caller.authorizer.fingerprint() == self.permission.fingerprint => {
+            AccessChange::Permissions if self.caller.authorizer.fingerprint() == self.fingerprint => {
                 return Ok(());
             }
             AccessChange::Permissions => {}

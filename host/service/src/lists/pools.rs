@@ -7,6 +7,7 @@ use mortise_resource::{Code, Error};
 use tokio::time::Instant;
 
 use super::{
+    recent_decisions::RecentDecisions,
     watch_pace::{WatchPace, WatchPaces},
     watch_places::{WatchPlace, WatchPlaces},
 };
@@ -29,6 +30,8 @@ pub(crate) struct Lists {
     pub(crate) core: Core,
     watches: WatchPlaces,
     paces: WatchPaces,
+    /// Decisions about recent events.
+    pub(crate) recent: Arc<RecentDecisions>,
     /// Places for watches during their snapshot.
     pub(crate) snapshots: FairPool,
     /// Bytes of lists in memory, read or waiting to be sent.
@@ -43,6 +46,7 @@ impl Lists {
         Self {
             watches: WatchPlaces::new(options.max_watches, options.caller_watches),
             paces: WatchPaces::default(),
+            recent: Arc::default(),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
             bytes: FairPool::new(options.list_bytes, options.max_waiting),
             low_priority: Arc::default(),

@@ -152,8 +152,9 @@ impl State {
 
 impl WatchPlace {
     /// Resolves once the watch has to leave.
-    pub(super) async fn replaced(&self) {
-        self.occupant.replaced.notified().await;
+    pub(super) fn replaced(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
+        let occupant = self.occupant.clone();
+        async move { occupant.replaced.notified().await }
     }
 }
 

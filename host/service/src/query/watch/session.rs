@@ -120,7 +120,9 @@ impl Session {
             })
         };
         match key {
-            Ok(Some(key)) if hooks.may_read(&resource).await? => Ok(Some(Visible { key, resource })),
+            Ok(Some(key)) if self.queries.lists.recent.may_read(hooks, &resource).await? => {
+                Ok(Some(Visible { key, resource }))
+            }
             Ok(_) => Ok(None),
             Err(error) => {
                 tracing::warn!(name = resource.name(), %error, "a watch skips a resource");

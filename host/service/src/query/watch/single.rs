@@ -4,6 +4,8 @@
 //! Changes of other names do not wake the watch. Its caller pays for the evaluation of the others, as for that of any
 //! query ([`WatchPace`]): thousands of watches of one resource get its changes later.
 
+use std::sync::Arc;
+
 use mortise_query::{Mask, Schema};
 use mortise_resource::{
     EncodedResource, Error,
@@ -17,7 +19,7 @@ use mortise_store::{
 use crate::{
     call::{Caller, store_fault::ended},
     core::{Core, ids::type_of},
-    lists::{OpenWatch, WatchPace, WatchPermission, WatchScope},
+    lists::{OpenWatch, RecentDecisions, WatchPace, WatchPermission, WatchScope},
     query::{
         compile::{project, shown},
         queries::Queries,
@@ -31,6 +33,7 @@ pub struct ResourceChanges {
     core: Core,
     open: OpenWatch,
     pace: WatchPace,
+    recent: Arc<RecentDecisions>,
     id: pb::Id,
     mask: Mask,
     field_mask: Option<prost_types::FieldMask>,
@@ -63,8 +66,18 @@ impl Queries {
         let scope = WatchScope::One(kind.gvk.clone(), id.clone());
         let open = OpenWatch::new(&self.lists, &caller, "WatchResource", scope, permission)?;
         let field_mask = request.field_mask.filter(|_| !mask.is_everything());
-        let pace = self.lists.pace(&caller);
-        Ok(ResourceChanges { core: self.core.clone(), open, pace, id, mask, field_mask, changes: None, sent: None })
+        let (pace, recent) = (self.lists.pace(&caller), self.lists.recent.clone());
+        Ok(ResourceChanges {
+            core: self.core.clone(),
+            open,
+            pace,
+            recent,
+            id,
+            mask,
+            field_mask,
+            changes: None,
+            sent: None,
+        })
     }
 }
 
@@ -148,7 +161,7 @@ impl ResourceChanges {
         }
         let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());
         let resource = complete(hooks.upgraded(resource.clone()).await?)?;
-        if !hooks.may_read(&resource).await? {
+        if !self.recent.may_read(&mut hooks, &resource).await? {
             return Ok(None);
         }
         project(&self.mask, resource.decode()?).map(Some)
