@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use http::{HeaderMap, HeaderName};
 use mortise_resource::{Error, pb, types::gvk};
 use mortise_service::{AT_LEAST_HEADER, Caller, Consistency, Source};
@@ -47,10 +47,17 @@ pub(crate) fn call_span(method: &'static str) -> Span {
 /// # Errors
 /// Those of the call; `Internal` for a panic.
 pub(crate) async fn run_guarded<T>(span: Span, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    AssertUnwindSafe(call.instrument(span))
-        .catch_unwind()
-        .await
-        .unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request")))
+    AssertUnwindSafe(call.instrument(span)).catch_unwind().await.unwrap_or_else(|_| Err(panicked()))
+}
+
+/// Runs a stream. A panic, which is a defect of the server, ends it with an error. Unlike [`run_guarded`] for each item,
+/// this moves no future.
+pub(crate) fn guard_stream<T>(items: impl Stream<Item = T>) -> impl Stream<Item = Result<T, Error>> {
+    AssertUnwindSafe(items).catch_unwind().map_err(|_| panicked())
+}
+
+fn panicked() -> Error {
+    Error::internal("grpc: panic serving request")
 }
 
 /// The longest prefix of a text within `max` bytes.

@@ -27,6 +27,7 @@ mod peer;
 mod places;
 mod port;
 mod ports;
+mod recent_messages;
 pub mod server;
 mod tasks;
 mod tls;

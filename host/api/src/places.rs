@@ -273,6 +273,11 @@ impl Usage {
         self.running.load(Ordering::Acquire) == 0
     }
 
+    /// Whether several calls run.
+    pub(crate) fn has_several_calls(&self) -> bool {
+        self.running.load(Ordering::Relaxed) > 1
+    }
+
     fn idle_for(&self, now: Instant) -> Option<Duration> {
         self.is_idle().then(|| now.saturating_duration_since(*self.idle_since.lock()))
     }

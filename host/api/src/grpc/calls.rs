@@ -73,7 +73,7 @@ pub(crate) use self::{
     counted::{AnswerBytes, CountedBytes, CountsItself},
     request::SMALL_MESSAGE_BYTES,
 };
-use super::{call_context::CallContext, connections::ConnectionFacts, status::status};
+use super::{call_context::CallContext, connections::ConnectionFacts, resource_service::RecentEvents, status::status};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     observability::requests::RequestCounts,
@@ -121,6 +121,7 @@ struct Shared {
     stopping: AtomicBool,
     stopped: Notify,
     methods: Methods,
+    recent: Arc<RecentEvents>,
 }
 
 impl Calls {
@@ -144,6 +145,7 @@ impl Calls {
             closed: Notify::new(),
             stopping: AtomicBool::new(false),
             stopped: Notify::new(),
+            recent: Arc::default(),
         }))
     }
 
@@ -354,7 +356,8 @@ where
         let caller = guard.caller.clone();
         let begun = BegunCall { calls: calls.clone(), open, guard, deadline, origin: origin.clone(), share };
         if let Some(resource) = method.resource {
-            let answering = resource.answer(calls.service.clone(), request, caller, limits.message_bytes);
+            let (service, recent) = (calls.service.clone(), calls.recent.clone());
+            let answering = resource.answer(service, request, caller, limits.message_bytes, recent);
             return begun.answered(answering.map(Ok)).boxed();
         }
         request.extensions_mut().insert(caller);

@@ -16,6 +16,10 @@
 //! the number of calls that it has reset before they began stays below what HTTP/2 tolerates (`MAX_STREAMS` in
 //! `server`).
 //!
+//! A connection with several calls lets other tasks run once before it sends: an event of a thousand watches then goes
+//! out in some writes, and not in one for each watch. A task that wakes a connection is followed by that connection at
+//! once otherwise, so each answer would go out by itself.
+//!
 //! Cost: about 16 KiB for a connection without calls, 4 more once it was written to, and a timer until it has begun; no
 //! task of its own.
 
@@ -156,6 +160,8 @@ pub(crate) struct Connection {
     foreign: Option<ForeignAnswer>,
     /// Bytes that HTTP/2 may read before it lets the calls in them begin.
     slice: usize,
+    /// Whether other tasks have run since the last output was sent.
+    has_gathered: bool,
     leaving: Leaving,
     place: CountedPlace,
 }
@@ -181,7 +187,7 @@ fn cut() -> io::Error {
 impl Connection {
     fn new(transport: Transport, preface: Option<Preface>, place: CountedPlace) -> Self {
         let transport = SmallWrites::new(transport);
-        Self { transport, preface, foreign: None, slice: SLICE_BYTES, leaving: Leaving::No, place }
+        Self { transport, preface, foreign: None, slice: SLICE_BYTES, has_gathered: false, leaving: Leaving::No, place }
     }
 
     /// Takes the next step of a connection that has to leave; ready at its end. Calls that HTTP/2 has read begin before
@@ -206,6 +212,17 @@ impl Connection {
             Leaving::No | Leaving::Asked | Leaving::Gone | Leaving::Cut => {}
         }
         Poll::Ready(self.leaving)
+    }
+
+    /// Lets the tasks that are ready run before output is sent, once, so that calls among them add theirs.
+    fn poll_gathered(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.has_gathered || !self.place.0.usage.has_several_calls() {
+            return Poll::Ready(());
+        }
+        self.has_gathered = true;
+        // A task that wakes itself goes behind those that are ready.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Fails once the connection has to end with its calls. HTTP/2 does not read while the client takes nothing.
@@ -349,7 +366,10 @@ impl AsyncWrite for Connection {
         if is_unknown || self.foreign.is_some() {
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut self.transport).poll_flush(cx)
+        ready!(self.poll_gathered(cx));
+        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+        self.has_gathered = false;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

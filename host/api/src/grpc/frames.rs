@@ -76,6 +76,14 @@ fn with_resource(resource: &EncodedResource, rest: &impl Message) -> Bytes {
     out.freeze()
 }
 
+/// Bytes of an event's resource.
+pub(super) fn event_bytes(event: &WatchEvent) -> usize {
+    match event {
+        WatchEvent::Upsert(resource) | WatchEvent::Delete(resource) => resource.bytes().len(),
+        WatchEvent::EndOfSnapshot => 0,
+    }
+}
+
 /// Appends an event of a watch.
 pub(super) fn put_event(out: &mut BytesMut, event: &WatchEvent) {
     let (number, resource) = match event {

@@ -1,12 +1,14 @@
 //! The resource API on gRPC. It has no generated server: answers carry resources in their stored bytes
 //! ([`super::frames`]).
 
+use std::{convert::Infallible, sync::Arc};
+
 use ::http::{Extensions, HeaderMap, HeaderName, Request, Response};
-use futures::{TryFutureExt as _, stream};
+use futures::{StreamExt as _, TryFutureExt as _};
 use http_body_util::StreamBody;
-use hyper::body::Frame;
+use hyper::body::{Bytes, Frame};
 use mortise_resource::{Error, pb};
-use mortise_service::{Caller, Events, ResourceService};
+use mortise_service::{Caller, Events, ResourceService, WatchEvent};
 use prost::bytes::BytesMut;
 use tonic::{Status, body::Body};
 use tracing::Span;
@@ -17,7 +19,10 @@ use super::{
     list::list_body,
     status::status,
 };
-use crate::call::{self, run_guarded, span, type_span};
+use crate::{
+    call::{self, guard_stream, run_guarded, span, type_span},
+    recent_messages::RecentMessages,
+};
 
 /// The header for strong reads; only the exact value `consistent` counts.
 static CONSISTENCY_HEADER: HeaderName = HeaderName::from_static("x-consul-consistency-mode");
@@ -88,8 +93,9 @@ impl ResourceMethod {
         request: Request<Body>,
         context: CallContext,
         limit: usize,
+        recent: Arc<RecentEvents>,
     ) -> Response<Body> {
-        self.answered(service, request, context, limit).await.unwrap_or_else(Status::into_http)
+        self.answered(service, request, context, limit, recent).await.unwrap_or_else(Status::into_http)
     }
 
     async fn answered(
@@ -98,6 +104,7 @@ impl ResourceMethod {
         request: Request<Body>,
         context: CallContext,
         limit: usize,
+        recent: Arc<RecentEvents>,
     ) -> Result<Response<Body>, Status> {
         let (parts, body) = request.into_parts();
         refuse_compressed(&parts.headers)?;
@@ -141,7 +148,7 @@ impl ResourceMethod {
             Self::WatchList => {
                 let request: pb::WatchListRequest = receive_message(body, limit).await?;
                 let span = type_span("WatchList", request.r#type.as_ref());
-                frames::response(watch_body(guard(span, service.watch_list(&caller, request)).await?))
+                frames::response(watch_body(guard(span, service.watch_list(&caller, request)).await?, recent))
             }
             Self::MutateAndValidate => {
                 let request: pb::MutateAndValidateRequest = receive_message(body, limit).await?;
@@ -174,31 +181,57 @@ fn refuse_compressed(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// The progress of the answer to a WatchList.
-enum WatchState {
-    Open(Box<Events>),
-    /// Ended; the client has not received the status yet.
-    Ended(Status),
+/// The framed messages of recent events; those of deletions have the form `true`.
+pub(super) type RecentEvents = RecentMessages<bool, Bytes>;
+
+/// The framed message of an event.
+fn recent_message(recent: &RecentEvents, event: &WatchEvent) -> Bytes {
+    let frame = || {
+        let mut out = BytesMut::new();
+        frames::put_event(&mut out, event);
+        Ok::<_, Infallible>(out.freeze())
+    };
+    let message = match event {
+        WatchEvent::Upsert(resource) => recent.message(resource, false, frame),
+        WatchEvent::Delete(resource) => recent.message(resource, true, frame),
+        WatchEvent::EndOfSnapshot => frame(),
+    };
+    message.unwrap_or_else(|never| match never {})
 }
 
-/// The answer to a WatchList. Pending events are sent together.
-fn watch_body(events: Events) -> Body {
-    Body::new(StreamBody::new(stream::unfold(Some(WatchState::Open(Box::new(events))), async |watching| {
-        let mut events = match watching? {
-            WatchState::Open(events) => events,
-            WatchState::Ended(status) => return Some((frames::trailers(&status), None)),
-        };
-        let mut out = BytesMut::new();
-        let taking = events.next_ready(|event| {
-            frames::put_event(&mut out, &event);
-            out.len() < WATCH_BATCH_BYTES
-        });
-        // Not in a box, which each batch would take and give back.
-        let taken = run_guarded(Span::none(), taking).await.map_err(status);
-        Some(match (taken, out.is_empty()) {
-            (Ok(()), _) => (Ok(Frame::data(out.freeze())), Some(WatchState::Open(events))),
-            (Err(status), false) => (Ok(Frame::data(out.freeze())), Some(WatchState::Ended(status))),
-            (Err(status), true) => (frames::trailers(&status), None),
-        })
-    })))
+/// The answer to a WatchList. Pending events are sent together; the message of a single one is shared with the other
+/// watches that send it.
+fn watch_body(mut events: Events, recent: Arc<RecentEvents>) -> Body {
+    let frames = async_stream::stream! {
+        loop {
+            let (mut first, mut out) = (None, BytesMut::new());
+            let taking = events.next_ready(|event| {
+                match &first {
+                    // Nothing else may be ready.
+                    None => {
+                        let more = frames::event_bytes(&event) < WATCH_BATCH_BYTES;
+                        first = Some(event);
+                        return more;
+                    }
+                    Some(before) if out.is_empty() => frames::put_event(&mut out, before),
+                    Some(_) => {}
+                }
+                frames::put_event(&mut out, &event);
+                out.len() < WATCH_BATCH_BYTES
+            });
+            let taken = taking.await;
+            match first {
+                Some(event) if out.is_empty() => yield Ok(Frame::data(recent_message(&recent, &event))),
+                Some(_) => yield Ok(Frame::data(out.freeze())),
+                None => {}
+            }
+            if let Err(error) = taken {
+                yield frames::trailers(&status(error));
+                return;
+            }
+        }
+    };
+    Body::new(StreamBody::new(
+        guard_stream(frames).map(|frame| frame.unwrap_or_else(|error| frames::trailers(&status(error)))),
+    ))
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
+use prost_reflect::MessageDescriptor;
 use tokio::sync::{Semaphore, watch as signal};
 
 use super::{body, hosts::Hosts, openapi, options::HttpOptions};
+use crate::recent_messages::RecentMessages;
 
 /// State of the routes. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +23,8 @@ pub(crate) struct Shared {
     pub(super) bodies: body::Budget,
     pub(super) watches: Arc<Semaphore>,
     pub(super) hosts: Hosts,
+    /// Resources of recent events as JSON, by the message of their data.
+    pub(super) recent_texts: Arc<RecentMessages<MessageDescriptor, Arc<str>>>,
 }
 
 impl Shared {
@@ -43,6 +47,7 @@ impl Shared {
             watches: Arc::new(Semaphore::new(options.max_watches())),
             options,
             hosts,
+            recent_texts: Arc::default(),
         }
     }
 }

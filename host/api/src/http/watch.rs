@@ -6,21 +6,19 @@
 //! keep the connection alive meanwhile.
 //!
 //! A watch of an item is a watch of the names with its name as prefix; events of other names are dropped. It needs the
-//! permissions of a list, and counts against `service.max_watches` like every watch.
+//! permissions of a list, and counts against `service.max_watches` like every watch. A resource is printed once for all
+//! watches.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::response::{
     IntoResponse as _, Response,
     sse::{Event as SseEvent, KeepAlive, Sse},
 };
 use futures::{Stream, stream};
-use mortise_resource::{
-    Code, Error,
-    pb::{self, watch_event::Event},
-    types,
-};
-use mortise_service::Events;
+use mortise_resource::{Code, Error, pb, types};
+use mortise_service::{Events, WatchEvent};
+use prost_reflect::MessageDescriptor;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
@@ -63,7 +61,7 @@ async fn open(
     let open = OpenWatch {
         events,
         wanted,
-        printer: request.printer(),
+        data: request.kind.schema.message().clone(),
         shared: request.shared,
         path: request.parts.uri.path().to_owned(),
         _permit: permit,
@@ -94,7 +92,8 @@ pub(super) fn ended(shared: &Shared, path: &str, error: Error) -> SseEvent {
 struct OpenWatch {
     events: Events,
     wanted: pb::Type,
-    printer: Printer,
+    /// Message of the type's data.
+    data: MessageDescriptor,
     shared: Shared,
     path: String,
     _permit: OwnedSemaphorePermit,
@@ -112,25 +111,18 @@ impl OpenWatch {
     }
 
     async fn next(&mut self) -> Result<SseEvent, Error> {
-        loop {
-            let event = run_guarded(Span::none(), Box::pin(self.events.next())).await?;
-            let (name, resource) = match event.event {
-                Some(Event::Upsert(upsert)) => ("upsert", upsert.resource),
-                Some(Event::Delete(delete)) => ("delete", delete.resource),
-                Some(Event::EndOfSnapshot(_)) => return Ok(SseEvent::default().event("end-of-snapshot").data("{}")),
-                None => continue,
-            };
-            let resource = resource.unwrap_or_default();
-            self.refresh();
-            let version = resource.version.clone();
-            return Ok(SseEvent::default().event(name).id(version).data(self.printer.compact(&resource)));
-        }
-    }
-
-    /// Updates the printer: the type may have another message by now.
-    fn refresh(&mut self) {
+        let event = run_guarded(Span::none(), Box::pin(self.events.next_encoded())).await?;
+        let (name, resource) = match &event {
+            WatchEvent::Upsert(resource) => ("upsert", resource),
+            WatchEvent::Delete(resource) => ("delete", resource),
+            WatchEvent::EndOfSnapshot => return Ok(SseEvent::default().event("end-of-snapshot").data("{}")),
+        };
+        // The type may have another message by now.
         if let Some(kind) = self.shared.service.types().get(&self.wanted) {
-            self.printer = Printer::new(kind.schema.message());
+            self.data = kind.schema.message().clone();
         }
+        let print = || Ok::<_, Error>(Arc::from(Printer::new(&self.data).compact(&resource.decode()?)));
+        let text = self.shared.recent_texts.message(resource, self.data.clone(), print)?;
+        Ok(SseEvent::default().event(name).id(resource.version()).data(text))
     }
 }

@@ -245,7 +245,10 @@ impl AnswerBody {
         }
         match Pin::new(&mut open.body).poll_frame(cx) {
             Poll::Pending => {
-                open.waker = Some(cx.waker().clone());
+                match &mut open.waker {
+                    Some(known) => known.clone_from(cx.waker()),
+                    waker => *waker = Some(cx.waker().clone()),
+                }
                 (Poll::Pending, false)
             }
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
