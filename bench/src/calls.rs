@@ -158,7 +158,7 @@ async fn fill_with(server: &Server, count: usize, resource: MakeResource) -> Out
 pub(crate) async fn calls(rounds: Rounds, only_writes: bool) -> Outcome<()> {
     let dir = tempfile::tempdir()?;
     let (ours, ceiling) = (Server::mortise(dir.path(), &[]).await?, Server::noop(0).await?);
-    let durable = Server::durable_noop(dir.path()).await?;
+    let durable = Server::durable_noop(dir.path(), 0).await?;
     fill(&ours, NAMES).await?;
     line(&format!("calls: {DATA} bytes of data, {NAMES} resources, all hooks; ceiling: a no-op tonic server"))?;
     for clients in [1, 64].into_iter().filter(|_| !only_writes) {

@@ -1,11 +1,13 @@
 //! Fan-out: every change of 100 resources to many watchers of all of them, and the time to open these watches. Beside
 //! the server that does nothing, whose watchers each get an event of their own, encoded for them.
 //!
-//! The resources are written in bursts. The next burst begins when every watcher has the last one, so no watcher falls
-//! behind and every event is counted. The watchers are in this process, on the same machine, and decode the events; so
-//! the server's processor time for an event is the most useful figure.
+//! The resources are written in bursts, and then one after the other: a write begins when every watcher has the event of
+//! the one before it, as a person's changes come. Either way no watcher falls behind, and every event is counted. The
+//! watchers are in this process, on the same machine, and decode the events; so the server's processor time for an event
+//! is the most useful figure.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -18,7 +20,10 @@ use mortise_resource::{
     pb::{self, watch_event::Event},
     types::Gvk,
 };
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 
 use crate::{
     Outcome,
@@ -32,12 +37,64 @@ use crate::{
 pub(crate) const RESOURCES: usize = 100;
 /// Connections that watchers share.
 const CONNECTIONS: usize = 16;
+/// The same, while resources are written one after the other.
+const FEW_CONNECTIONS: usize = 4;
 /// Interval between two watchers that report the delays of events.
 const SAMPLE: usize = 16;
 
+/// Order of the writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pattern {
+    /// Every resource at once.
+    Bursts,
+    /// The next resource once every watcher has the event of the last one.
+    OneByOne,
+}
+
+impl Pattern {
+    fn connections(self) -> usize {
+        match self {
+            Self::Bursts => CONNECTIONS,
+            Self::OneByOne => FEW_CONNECTIONS,
+        }
+    }
+
+    /// Number of resources that are written before the watchers are waited for.
+    fn writes(self) -> usize {
+        match self {
+            Self::Bursts => RESOURCES,
+            Self::OneByOne => 1,
+        }
+    }
+}
+
+/// The events of all watchers.
+#[derive(Default)]
+struct Progress {
+    received: AtomicU64,
+    /// Number of events of all writes so far.
+    expected: AtomicU64,
+    complete: Notify,
+}
+
+impl Progress {
+    fn note(&self) {
+        if self.received.fetch_add(1, Ordering::SeqCst) + 1 == self.expected.load(Ordering::SeqCst) {
+            self.complete.notify_one();
+        }
+    }
+
+    /// Waits until every event was received.
+    async fn complete(&self) {
+        while self.received.load(Ordering::SeqCst) < self.expected.load(Ordering::SeqCst) {
+            self.complete.notified().await;
+        }
+    }
+}
+
 /// Watchers that are open.
 struct Watchers {
-    received: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     count: usize,
     opened: Duration,
     /// Start of the burst whose events arrive now.
@@ -46,11 +103,11 @@ struct Watchers {
 }
 
 impl Watchers {
-    async fn open(server: &Server, count: usize) -> Outcome<Self> {
-        let connections = server.clients(CONNECTIONS).await?;
+    async fn open(server: &Server, count: usize, connections: usize) -> Outcome<Self> {
+        let connections = server.clients(connections).await?;
         let begun = Instant::now();
         let (burst, begins) = watch::channel(begun);
-        let (received, mut tasks) = (Arc::new(AtomicU64::new(0)), JoinSet::new());
+        let (progress, mut tasks) = (Arc::new(Progress::default()), JoinSet::new());
         let open = |client: Client| async move {
             let mut client = client;
             let request = pb::WatchListRequest {
@@ -73,11 +130,11 @@ impl Watchers {
         let opened = try_join_all(connections.iter().cycle().take(count).cloned().map(open)).await?;
         let took = begun.elapsed();
         for (number, mut events) in opened.into_iter().enumerate() {
-            let (received, begins) = (received.clone(), begins.clone());
+            let (progress, begins) = (progress.clone(), begins.clone());
             tasks.spawn(async move {
                 let mut delays = Vec::new();
                 while let Ok(Some(_)) = events.message().await {
-                    received.fetch_add(1, Ordering::Relaxed);
+                    progress.note();
                     if number % SAMPLE == 0 {
                         delays.push(begins.borrow().elapsed().as_secs_f64() * 1e3);
                     }
@@ -85,29 +142,25 @@ impl Watchers {
                 Ok(delays)
             });
         }
-        Ok(Self { received, count, opened: took, burst, tasks })
+        Ok(Self { progress, count, opened: took, burst, tasks })
     }
 
-    /// Writes every resource, and waits until every watcher has the events.
-    async fn burst(&self, writers: &[Client]) -> Outcome<()> {
-        let expected = self.received.load(Ordering::Relaxed) + (self.count * RESOURCES) as u64;
+    /// Writes resources, and waits until every watcher has the events.
+    async fn burst(&self, writers: &[Client], writes: std::ops::Range<usize>) -> Outcome<()> {
+        self.progress.expected.fetch_add((self.count * writes.len()) as u64, Ordering::SeqCst);
         self.burst.send_replace(Instant::now());
-        try_join_all(writers.iter().enumerate().map(|(lane, client)| async move {
-            let mut client = client.clone();
-            for i in (lane..RESOURCES).step_by(writers.len()) {
-                client.write(pb::WriteRequest { resource: Some(artist(&format!("artist-{i:07}"))) }).await?;
+        try_join_all(writers.iter().enumerate().map(|(lane, client)| {
+            let (mut client, writes) = (client.clone(), writes.clone());
+            async move {
+                for i in writes.skip(lane).step_by(writers.len()) {
+                    client.write(pb::WriteRequest { resource: Some(artist(&format!("artist-{i:07}"))) }).await?;
+                }
+                Outcome::Ok(())
             }
-            Outcome::Ok(())
         }))
         .await?;
-        let begun = Instant::now();
-        while self.received.load(Ordering::Relaxed) < expected {
-            if begun.elapsed() > Duration::from_secs(60) {
-                return Err("events are missing after a minute".into());
-            }
-            tokio::time::sleep(Duration::from_micros(200)).await;
-        }
-        Ok(())
+        let complete = tokio::time::timeout(Duration::from_secs(60), self.progress.complete()).await;
+        complete.map_err(|_| "events are missing after a minute".into())
     }
 
     async fn delays(mut self, server: Server) -> Outcome<Vec<f64>> {
@@ -124,6 +177,9 @@ impl Watchers {
 /// The figures of one server.
 struct Side {
     name: &'static str,
+    pattern: Pattern,
+    /// Number of the next write.
+    next: usize,
     server: Server,
     watchers: Watchers,
     writers: Vec<Client>,
@@ -132,33 +188,41 @@ struct Side {
 }
 
 impl Side {
-    async fn open(name: &'static str, server: Server, count: usize) -> Outcome<Self> {
-        let watchers = Watchers::open(&server, count).await?;
-        let writers = server.clients(8).await?;
-        Ok(Self { name, server, watchers, writers, rates: Vec::new(), costs: Vec::new() })
+    async fn open(name: &'static str, server: Server, count: usize, pattern: Pattern) -> Outcome<Self> {
+        let watchers = Watchers::open(&server, count, pattern.connections()).await?;
+        let writers = server.clients(pattern.writes().min(8)).await?;
+        Ok(Self { name, pattern, next: 0, server, watchers, writers, rates: Vec::new(), costs: Vec::new() })
     }
 
     async fn round(&mut self, length: Duration) -> Outcome<()> {
         let before = self.server.processor_seconds()?;
-        let (begun, mut bursts) = (Instant::now(), 0);
-        while begun.elapsed() < length || bursts == 0 {
-            self.watchers.burst(&self.writers).await?;
-            bursts += 1;
+        let (begun, mut written) = (Instant::now(), 0);
+        while begun.elapsed() < length || written == 0 {
+            let first = self.next % RESOURCES;
+            self.watchers.burst(&self.writers, first..first + self.pattern.writes()).await?;
+            written += self.pattern.writes();
+            self.next += self.pattern.writes();
         }
-        let events = (bursts * self.watchers.count * RESOURCES) as f64;
+        let events = (written * self.watchers.count) as f64;
         self.rates.push(events / begun.elapsed().as_secs_f64());
         self.costs.push((self.server.processor_seconds()? - before) * 1e6 / events);
         Ok(())
     }
 
     async fn print(self) -> Outcome<()> {
-        let Self { name, server, watchers, rates, costs, .. } = self;
+        let Self { name, pattern, server, watchers, rates, costs, .. } = self;
         let (count, opened, memory) = (watchers.count, watchers.opened.as_secs_f64(), server.resident_mib()?);
         let delays = watchers.delays(server).await?;
-        Line::of(format!("events of {RESOURCES} resources to {count} watcher(s), {name}"))
-            .figure("events", median(rates), Unit::PerSecond)
+        let rate = median(rates);
+        let (title, since) = match pattern {
+            Pattern::Bursts => ("in bursts", "p50 from the beginning of a burst"),
+            Pattern::OneByOne => ("one write after the other", "p50 from the beginning of a write"),
+        };
+        Line::of(format!("events of {RESOURCES} resources to {count} watcher(s), {title}, {name}"))
+            .figure("writes", rate / count as f64, Unit::PerSecond)
+            .figure("events", rate, Unit::PerSecond)
             .figure("an event", median(costs), Unit::ProcessorMicroseconds)
-            .figure("p50 from the beginning of a burst", percentile(&delays, 50), Unit::Milliseconds)
+            .figure(since, percentile(&delays, 50), Unit::Milliseconds)
             .figure("p99", percentile(&delays, 99), Unit::Milliseconds)
             .figure("opening all", opened, Unit::Seconds)
             .figure("memory", memory, Unit::Mebibytes)
@@ -166,20 +230,37 @@ impl Side {
     }
 }
 
-/// Measures 1, 100 and 1,000 watchers; of another build's server as well, if one is given.
-pub(crate) async fn measure(rounds: Rounds, other: Option<&std::path::Path>) -> Outcome<()> {
+/// Measures 1, 100 and 1,000 watchers in bursts, and 1,000 with one write after the other; of another build's server as
+/// well, if one is given.
+pub(crate) async fn measure(rounds: Rounds, other: Option<&Path>) -> Outcome<()> {
     for count in [1, 100, 1_000] {
-        let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
-        let [ours, theirs] = &dirs;
+        pattern(rounds, other, count, Pattern::Bursts).await?;
+    }
+    single_writes(rounds, other).await
+}
+
+/// Measures 1,000 watchers with one write after the other.
+pub(crate) async fn single_writes(rounds: Rounds, other: Option<&Path>) -> Outcome<()> {
+    pattern(rounds, other, 1_000, Pattern::OneByOne).await
+}
+
+async fn pattern(rounds: Rounds, other: Option<&Path>, count: usize, pattern: Pattern) -> Outcome<()> {
+    {
+        let dirs = [tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?];
+        let [ours, theirs, disk] = &dirs;
         let mut sides = Vec::new();
         let server = Server::mortise(ours.path(), &[]).await?;
         fill(&server, RESOURCES).await?;
-        sides.push(Side::open("mortise", server, count).await?);
-        sides.push(Side::open("no-op", Server::noop(RESOURCES).await?, count).await?);
+        sides.push(Side::open("mortise", server, count, pattern).await?);
+        sides.push(Side::open("no-op", Server::noop(RESOURCES).await?, count, pattern).await?);
+        if pattern == Pattern::OneByOne {
+            let durable = Server::durable_noop(disk.path(), RESOURCES).await?;
+            sides.push(Side::open("no-op with a durable write", durable, count, pattern).await?);
+        }
         if let Some(other) = other {
             let server = Server::of_binary(other, theirs.path(), &[]).await?;
             fill(&server, RESOURCES).await?;
-            sides.push(Side::open("other", server, count).await?);
+            sides.push(Side::open("other", server, count, pattern).await?);
         }
         for _ in 0..rounds.count {
             for side in &mut sides {

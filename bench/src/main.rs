@@ -105,7 +105,20 @@ enum Command {
     Hooks,
     /// Cost of each hostile guest to the writes of another type.
     Hostile,
-    /// Resources of an idle server; start-up time, memory, and percentiles of Read, Write and pages with a million
+    /// The figures that have targets, beside their peers: fan-out of single writes, lists, calls, writes beside etcd's, and
+    /// an idle server.
+    Targets {
+        /// Another `mortise` to measure as well.
+        #[arg(long)]
+        other: Option<PathBuf>,
+    },
+    /// Costs of an idle server, with controllers and watches.
+    Idle {
+        /// Another `mortise` to measure instead.
+        #[arg(long)]
+        other: Option<PathBuf>,
+    },
+    /// Start-up time, memory, and percentiles of Read, Write and pages with a million
     /// resources.
     Scale {
         /// Number of resources.
@@ -232,6 +245,18 @@ fn main() -> Outcome<()> {
             Command::Tokens => tokens::measure(rounds).await,
             Command::Against { binary } => calls::against(rounds, &binary).await,
             Command::Etcd => etcd::run(rounds).await,
+            Command::Targets { other } => {
+                fanout::single_writes(rounds, other.as_deref()).await?;
+                calls::lists(rounds).await?;
+                calls::calls(rounds, false).await?;
+                etcd::run(rounds).await?;
+                if let Some(other) = &other {
+                    calls::against(rounds, other).await?;
+                    scale::idle(Some(other)).await?;
+                }
+                scale::idle(None).await
+            }
+            Command::Idle { other } => scale::idle(other.as_deref()).await,
             Command::Hooks => hooks::measure().await,
             Command::Scale { resources } => scale::measure(rounds, resources).await,
             Command::Hostile => hostile::measure(rounds).await,

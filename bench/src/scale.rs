@@ -19,7 +19,7 @@ use crate::{
     calls::{self, Reads, artist},
     latencies::compare,
     report::{Line, Unit, median},
-    servers::{Client, Server, channel},
+    servers::{Client, Server, channel, sibling},
     versus::{Rounds, Work, rate},
 };
 
@@ -194,7 +194,7 @@ pub(crate) async fn measure(rounds: Rounds, resources: usize) -> Outcome<()> {
         .print()?;
     large.stop().await?;
     small.stop().await?;
-    idle().await
+    idle(None).await
 }
 
 /// Controllers without work, over all guests.
@@ -215,17 +215,19 @@ const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// Time of the measurement of an idle server.
 const IDLE_TIME: Duration = Duration::from_secs(20);
 
-/// Prints the costs of an idle server: alone, with controllers, and with watches as well.
-async fn idle() -> Outcome<()> {
+/// Prints the costs of an idle server: alone, with controllers, and with watches as well. `other` is another build's
+/// binary.
+pub(crate) async fn idle(other: Option<&Path>) -> Outcome<()> {
     let (bare, full) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    let server = Server::mortise(bare.path(), &[]).await?;
+    let binary = other.map_or_else(|| sibling("mortise"), |other| Ok(other.to_owned()))?;
+    let server = Server::of_binary(&binary, bare.path(), &[]).await?;
     at_rest("idle, no controller, no watch", &server).await?;
     server.stop().await?;
 
     for guest in IDLE_CONTROLLERS {
         std::fs::copy(component(guest), full.path().join(guest).with_extension("wasm"))?;
     }
-    let server = Server::mortise(full.path(), &[]).await?;
+    let server = Server::of_binary(&binary, full.path(), &[]).await?;
     let mut controllers = ControllerServiceClient::new(channel(server.addr).await?);
     let mut running = 0;
     for guest in IDLE_CONTROLLERS {

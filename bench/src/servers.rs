@@ -88,10 +88,10 @@ impl Server {
         start(command).await
     }
 
-    /// Starts the server that only writes messages to a file in `dir`.
-    pub(crate) async fn durable_noop(dir: &Path) -> Outcome<Self> {
+    /// Starts the server that only writes messages to a file in `dir`, and lists `list` resources.
+    pub(crate) async fn durable_noop(dir: &Path, list: usize) -> Outcome<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["noop", "--list", "0", "--durable"]).arg(dir.join("noop"));
+        command.args(["noop", "--list", &list.to_string(), "--durable"]).arg(dir.join("noop"));
         start(command).await
     }
 
