@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     call::{QueueKey, Share, store_fault::ended},
+    planted,
     rules::RequestHooks,
 };
 
@@ -156,6 +157,9 @@ impl Events {
             let is_live = matches!(self.state, WatchState::Live(_));
             let (begun, worked_before) = (Instant::now(), processor_time());
             let registry = self.lists.core.types();
+            if is_live && planted::skips(&registry) {
+                continue;
+            }
             let kind = registry.resolve_type(self.open.wanted())?;
             let mut hooks = RequestHooks::new(kind.clone(), self.open.caller());
             let mut looked_at = 1;
