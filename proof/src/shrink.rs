@@ -68,19 +68,3 @@ fn reduce<T: Clone>(mut list: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Ve
     }
     list
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_failing_elements_are_left() {
-        let mut judged = 0;
-        let left = reduce((0..10_000).collect(), |rest: &[u32]| {
-            judged += 1;
-            [17, 5_000, 9_999].iter().all(|needed| rest.contains(needed))
-        });
-        assert_eq!(left, [17, 5_000, 9_999]);
-        assert!(judged < 300, "{judged} judgements");
-    }
-}

@@ -54,7 +54,7 @@ impl Deletions<'_> {
     fn may_go(&self, last: &State, time: u64, depth: usize) -> bool {
         let mut releases = self.releases.get(&last.key).into_iter().flatten();
         let is_held = last.has_finalizers && last.key.kind != NAMESPACE;
-        let earliest = self.earliest(last);
+        let earliest = self.earliest(last, true);
         if is_held && !releases.any(|release| release.ended >= earliest && release.begun <= time) {
             return false;
         }
@@ -69,12 +69,12 @@ impl Deletions<'_> {
     fn may_be_marked(&self, last: &State, time: u64, depth: usize) -> bool {
         // A mark is a version of its own, after the one that was to be deleted.
         let is_deleted_version = |version: u64| last.is_marked || last.has_finalizers || version == last.version;
-        let earliest = self.earliest(last);
-        let is_in_time = |deletion: &Operation| deletion.begun <= time && deletion.ended >= earliest;
+        let is_in_time = |deletion: &Operation, earliest| deletion.begun <= time && deletion.ended >= earliest;
+        let earliest = self.earliest(last, true);
         let own = self.deletions.get(&last.key).into_iter().flatten().any(|deletion| match &deletion.call {
             Call::Delete { uid, version, .. } => {
                 let is_meant = uid.is_empty() || *uid == last.uid;
-                is_in_time(deletion) && is_meant && version.is_none_or(is_deleted_version)
+                is_in_time(deletion, earliest) && is_meant && version.is_none_or(is_deleted_version)
             }
             _ => false,
         });
@@ -84,7 +84,9 @@ impl Deletions<'_> {
         let namespace =
             Key { kind: NAMESPACE.to_owned(), namespace: String::new(), name: last.key.namespace.clone() };
         let mut places = self.deletions.get(&namespace).into_iter().flatten();
-        if last.key.kind != NAMESPACE && places.any(|deletion| is_in_time(deletion)) {
+        // A namespace that goes takes no writes, but statuses.
+        let earliest = self.earliest(last, false);
+        if last.key.kind != NAMESPACE && places.any(|deletion| is_in_time(deletion, earliest)) {
             return true;
         }
         last.owner.as_ref().is_some_and(|owner| self.may_be_gone(owner, time, depth + 1))
@@ -102,12 +104,14 @@ impl Deletions<'_> {
         }
     }
 
-    /// Returns the earliest time of a deletion of an incarnation: its last write without a mark had begun.
-    fn earliest(&self, last: &State) -> u64 {
+    /// Returns the earliest end of a deletion of an incarnation: the last call that made an unmarked state had begun.
+    fn earliest(&self, last: &State, with_statuses: bool) -> u64 {
         let line = self.timeline.lines.get(&last.key);
         let states = line.into_iter().flat_map(|line| &line.states);
         let writes = states.filter(|known| known.state.uid == last.uid && !known.state.is_marked);
-        writes.filter_map(|known| known.writer).map(|writer| writer.begun).max().unwrap_or(0)
+        let writers = writes.filter_map(|known| known.writer);
+        let counts = |writer: &&Operation| with_statuses || !matches!(writer.call, Call::Status { .. });
+        writers.filter(counts).map(|writer| writer.begun).max().unwrap_or(0)
     }
 }
 

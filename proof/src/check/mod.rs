@@ -65,6 +65,3 @@ pub fn judge(history: &History) -> Vec<Violation> {
     found.dedup();
     found
 }
-
-#[cfg(test)]
-mod tests;

@@ -123,7 +123,8 @@ impl<'h> Line<'h> {
 
     /// Returns the first state with the text of a call.
     fn made_by(&self, call: &Call) -> Option<usize> {
-        if matches!(call, Call::Write { releases: true, .. }) {
+        // The write of a namespace has no text, and the end of a finalizer keeps the text of the write before.
+        if matches!(call, Call::Write { releases, content, .. } if *releases || content.is_empty()) {
             return None;
         }
         self.states.iter().position(|known| match call {

@@ -164,9 +164,16 @@ async fn everything(client: &mut Client) -> Option<Vec<State>> {
 fn plans_of_watches() -> Vec<Plan> {
     let all = |kind: &str| Scope { kind: kind.to_owned(), namespace: None };
     let of = |kind: &str, namespace: &str| Scope { kind: kind.to_owned(), namespace: Some(namespace.to_owned()) };
-    let plan = |name: &str, mode, scope, is_restless| Plan { name: name.to_owned(), mode, scope, is_restless };
+    let plan = |name: &str, mode, scope, is_restless| Plan {
+        name: name.to_owned(),
+        mode,
+        scope,
+        is_restless,
+        reads: false,
+    };
     vec![
         plan("list of artists", Mode::List, all(ARTIST), false),
+        Plan { reads: true, ..plan("list of albums, read after each event", Mode::List, all(ALBUM), false) },
         plan("list of albums in default", Mode::List, of(ALBUM, DEFAULT_NAMESPACE), true),
         plan("changes of artists", Mode::Stateless, all(ARTIST), false),
         plan("changes of albums, resumed", Mode::Stateless, all(ALBUM), true),

@@ -14,6 +14,7 @@ use mortise_resource::{
 use tonic::Status;
 
 use super::{
+    client::Client,
     convert::{named, scope_place, state, type_of},
     world::{Connection, World},
 };
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) scope: Scope,
     /// Whether it ends by itself now and then.
     pub(crate) is_restless: bool,
+    /// Whether it reads each resource at once after its event.
+    pub(crate) reads: bool,
 }
 
 enum Open {
@@ -41,6 +44,7 @@ enum Open {
 /// Keeps a watch open until it has seen `mark`, after the beginning of the finish.
 pub(crate) async fn keep(world: Arc<World>, number: usize, plan: Plan, mark: Key, mut random: Rng) {
     let mut finish = world.finish.subscribe();
+    let mut reader = Client::new(world.clone(), number).await;
     let (mut token, mut chain) = (String::new(), 0_usize);
     loop {
         let connection = world.connect(number).await;
@@ -97,7 +101,12 @@ pub(crate) async fn keep(world: Arc<World>, number: usize, plan: Plan, mark: Key
             is_behind_snapshot |= message.is_current;
             saw_mark |= has_mark;
             let is_over = saw_mark && message.is_current;
+            let event = message.changes.iter().filter_map(Change::state).next().map(|state| state.key.clone());
+            let event = event.filter(|_| plan.reads && message.is_current);
             stream.messages.push(message);
+            if let Some(key) = event {
+                reader.read(&key, "", false).await;
+            }
             if is_over {
                 break true;
             }

@@ -1,6 +1,6 @@
 //! Deletions: their causes, and their outcomes.
 
-use super::*;
+use crate::*;
 
 const CAUSE: &str = "a resource goes by a deletion";
 

@@ -1,6 +1,6 @@
 //! Watches: order, completeness, resumptions, pages.
 
-use super::*;
+use crate::*;
 
 const MISSES: &str = "a watch misses nothing";
 

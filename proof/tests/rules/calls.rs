@@ -1,6 +1,6 @@
 //! Calls: order, versions, compare-and-swap, contents.
 
-use super::*;
+use crate::*;
 
 const NEWEST: &str = "a call shows the newest state";
 

@@ -1,7 +1,7 @@
 //! A second opinion: random short histories of one resource, compared with a search through all orders of the calls, in
 //! the way of Wing and Gong.
 
-use super::*;
+use crate::*;
 
 /// Content of a register: version, or 0 for absent.
 type Content = u64;
