@@ -3,8 +3,8 @@
 use std::{ops::Deref, path::Path, process::Stdio};
 
 use mortise_api::ResourceServiceClient;
-pub(crate) use mortise_test_process::{channel, resident_mib_of, sibling};
 use mortise_test_process::Process;
+pub(crate) use mortise_test_process::{channel, resident_mib_of, sibling};
 use tokio::process::Command;
 use tonic::transport::Channel;
 

@@ -71,8 +71,7 @@ mod on {
     use super::Fault;
     use crate::{core::Core, registry::Registry};
 
-    static CHOSEN: LazyLock<String> =
-        LazyLock::new(|| std::env::var("MORTISE_PLANTED_FAULT").unwrap_or_default());
+    static CHOSEN: LazyLock<String> = LazyLock::new(|| std::env::var("MORTISE_PLANTED_FAULT").unwrap_or_default());
     static OCCASIONS: AtomicU64 = AtomicU64::new(1);
 
     /// Whether the chosen fault is this one, and its turn has come.

@@ -37,9 +37,10 @@ pub fn check(history: &History, timeline: &Timeline<'_>, orders: &Orders<'_>, fo
                 found.push(Violation::new("a resource goes by a deletion", key, text));
             }
             let is_first_mark = current.state.is_marked
-                && index.checked_sub(1).and_then(|before| line.states.get(before)).is_none_or(|before| {
-                    before.state.uid != current.state.uid || !before.state.is_marked
-                });
+                && index
+                    .checked_sub(1)
+                    .and_then(|before| line.states.get(before))
+                    .is_none_or(|before| before.state.uid != current.state.uid || !before.state.is_marked);
             if is_first_mark && !known.may_be_marked(current.state, reached(2 * index + 1), 0) {
                 let text = format!("version {} is marked, without a deletion", current.state.version);
                 found.push(Violation::new("a resource goes by a deletion", key, text));
@@ -81,8 +82,7 @@ impl Deletions<'_> {
         if own {
             return true;
         }
-        let namespace =
-            Key { kind: NAMESPACE.to_owned(), namespace: String::new(), name: last.key.namespace.clone() };
+        let namespace = Key { kind: NAMESPACE.to_owned(), namespace: String::new(), name: last.key.namespace.clone() };
         let mut places = self.deletions.get(&namespace).into_iter().flatten();
         // A namespace that goes takes no writes, but statuses.
         let earliest = self.earliest(last, false);

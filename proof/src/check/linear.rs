@@ -96,7 +96,8 @@ fn of_operation<'h>(operation: &'h Operation, timeline: &Timeline<'h>, signs: &m
     let is_put = matches!(call, Call::Write { .. } | Call::Status { .. } | Call::Update { .. });
     if let (Some(key), true) = (call.key(), is_put) {
         let Some(line) = timeline.lines.get(key) else { return };
-        let made = line.states.iter().position(|known| known.writer.is_some_and(|writer| std::ptr::eq(writer, operation)));
+        let made =
+            line.states.iter().position(|known| known.writer.is_some_and(|writer| std::ptr::eq(writer, operation)));
         if let Some(index) = made {
             let fits = Fits::Place { place: 2 * index + 1, makes: true };
             add(signs, key, span, fits, "write");
@@ -257,7 +258,8 @@ fn order(key: &Key, line: &Line<'_>, signs: &mut [Sign], found: &mut Vec<Violati
             }
             other => {
                 let highest = highest_for(sign.ended);
-                let fitting = (lowest / 2..line.places()).find(|place| line.is_place(*place) && fits(other, line, *place));
+                let fitting =
+                    (lowest / 2..line.places()).find(|place| line.is_place(*place) && fits(other, line, *place));
                 match fitting.filter(|place| rank(*place, false) <= highest) {
                     Some(place) => Some((place, rank(place, false))),
                     None => {
@@ -295,9 +297,7 @@ fn fits(fits: &Fits, line: &Line<'_>, place: usize) -> bool {
         Fits::Absence => state.is_none(),
         Fits::NotVersion(version) => state.is_none_or(|state| state.version != *version),
         Fits::NotUid(uid) => state.is_none_or(|state| state.uid != *uid),
-        Fits::Deleted(uid) => {
-            state.is_none_or(|state| state.is_marked || (!uid.is_empty() && state.uid != *uid))
-        }
+        Fits::Deleted(uid) => state.is_none_or(|state| state.is_marked || (!uid.is_empty() && state.uid != *uid)),
     }
 }
 

@@ -14,13 +14,7 @@ pub fn check(history: &History, timeline: &Timeline<'_>, found: &mut Vec<Violati
     }
 }
 
-fn follow(
-    stream: &Stream,
-    size: usize,
-    timeline: &Timeline<'_>,
-    ending: Option<&[State]>,
-    found: &mut Vec<Violation>,
-) {
+fn follow(stream: &Stream, size: usize, timeline: &Timeline<'_>, ending: Option<&[State]>, found: &mut Vec<Violation>) {
     let mut rows: Vec<&State> = Vec::new();
     let mut newest: HashMap<&Key, u64> = HashMap::new();
     let mut is_current = false;

@@ -87,13 +87,18 @@ fn step(key: &Key, known: &Known<'_>, before: Option<&State>, is_open: bool, fou
         }
     }
     let Some(before) = before else {
-        if is_exact && known.writer.is_some_and(|writer| matches!(writer.call, Call::Status { .. } | Call::Update { .. })) {
+        if is_exact
+            && known.writer.is_some_and(|writer| matches!(writer.call, Call::Status { .. } | Call::Update { .. }))
+        {
             fail("a status needs a resource", format!("version {} has no state before it", state.version));
         }
         return;
     };
     if before.is_marked && !state.is_marked {
-        fail("a deletion mark stays", format!("version {} has none, version {} had one", state.version, before.version));
+        fail(
+            "a deletion mark stays",
+            format!("version {} has none, version {} had one", state.version, before.version),
+        );
     }
     if before.owner != state.owner {
         fail("an owner stays", format!("versions {} and {} have different owners", before.version, state.version));

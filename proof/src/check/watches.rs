@@ -15,8 +15,8 @@ struct Replica {
     holds: BTreeMap<Key, (String, u64)>,
     /// Newest version that it has passed.
     passed: u64,
-    /// Whether nothing came since a snapshot.
-    is_fresh: bool,
+    /// Time at which a snapshot was complete, if nothing came since.
+    fresh_since: Option<u64>,
 }
 
 /// Checks all watches.
@@ -65,7 +65,7 @@ fn follow(
             continue;
         }
         match &mut replica {
-            None => replica = Some(snapshot(stream, &std::mem::take(&mut pending), found)),
+            None => replica = Some(snapshot(stream, &std::mem::take(&mut pending), message.received, found)),
             Some(replica) => {
                 for change in pending.drain(..) {
                     apply(stream, replica, change, timeline, versions, found);
@@ -76,8 +76,8 @@ fn follow(
     replica
 }
 
-fn snapshot(stream: &Stream, changes: &[&Change], found: &mut Vec<Violation>) -> Replica {
-    let mut replica = Replica { is_fresh: true, ..Replica::default() };
+fn snapshot(stream: &Stream, changes: &[&Change], time: u64, found: &mut Vec<Violation>) -> Replica {
+    let mut replica = Replica { fresh_since: Some(time), ..Replica::default() };
     let mut last: Option<&Key> = None;
     for state in changes.iter().filter_map(|change| change.state()) {
         if last.is_some_and(|last| *last >= state.key) {
@@ -103,7 +103,8 @@ fn apply(
         Change::Upsert(state) => upsert(stream, replica, state, timeline, versions, found),
         Change::Gone { incarnation: Incarnation { key, uid }, version } => {
             let held = replica.holds.remove(key);
-            let fits = held.as_ref().is_some_and(|(held, at)| held == uid && version.is_none_or(|version| version == *at));
+            let fits =
+                held.as_ref().is_some_and(|(held, at)| held == uid && version.is_none_or(|version| version == *at));
             if !fits {
                 let text = match held {
                     None => format!("{} shows the deletion of a resource that it had not shown", stream.watch),
@@ -130,27 +131,42 @@ fn upsert(
             Some((_, version)) if *version == state.version => ("a watch shows each change once", "again"),
             _ => ("a watch is in order", "late"),
         };
-        fail(rule, &state.key, format!("{} shows version {} {text}, after version {}", stream.watch, state.version, replica.passed));
+        fail(
+            rule,
+            &state.key,
+            format!("{} shows version {} {text}, after version {}", stream.watch, state.version, replica.passed),
+        );
         return;
     }
     let from = versions.partition_point(|(version, _)| *version <= replica.passed);
     for (version, key) in versions.iter().skip(from).take_while(|(version, _)| *version < state.version) {
         // A snapshot lacks what was gone before it.
-        let line = timeline.lines.get(*key).filter(|_| replica.is_fresh && !replica.holds.contains_key(*key));
-        let was_gone = line.is_some_and(|line| line.may_be_absent(*version, state.version));
+        let line = timeline.lines.get(*key).filter(|_| !replica.holds.contains_key(*key));
+        let was_gone = replica.fresh_since.zip(line).is_some_and(|(time, line)| {
+            let known = line.index(*version).and_then(|index| line.states.get(index));
+            let writer = known.and_then(|known| known.writer);
+            writer.is_none_or(|writer| writer.begun <= time) && line.may_be_absent(*version, state.version)
+        });
         if !was_gone {
             fail(
                 "a watch misses nothing",
                 key,
-                format!("{} shows version {} after {}, without version {version}", stream.watch, state.version, replica.passed),
+                format!(
+                    "{} shows version {} after {}, without version {version}",
+                    stream.watch, state.version, replica.passed
+                ),
             );
         }
     }
     let held = replica.holds.insert(state.key.clone(), (state.uid.clone(), state.version));
     if held.is_some_and(|(uid, _)| uid != state.uid) {
-        fail("a watch misses nothing", &state.key, format!("{} misses the deletion before version {}", stream.watch, state.version));
+        fail(
+            "a watch misses nothing",
+            &state.key,
+            format!("{} misses the deletion before version {}", stream.watch, state.version),
+        );
     }
-    (replica.passed, replica.is_fresh) = (state.version, false);
+    (replica.passed, replica.fresh_since) = (state.version, None);
 }
 
 /// Compares what a client holds at the end with everything that is stored.

@@ -125,19 +125,16 @@ impl Client {
         let (key, uid) = (seen.key.clone(), seen.uid.clone());
         let call = Call::Status { key, uid, version, entry: entry.to_owned(), content };
         let mut client = self.resources();
-        self.record(call, async move {
-            Ok(stored(client.write_status(request).await?.into_inner().resource.as_ref()))
-        })
-        .await
+        self.record(call, async move { Ok(stored(client.write_status(request).await?.into_inner().resource.as_ref())) })
+            .await
     }
 
     pub(crate) async fn update(&mut self, key: &Key, expected: Option<String>) -> Answer {
         let content = self.world.text();
         let mask = || Some(FieldMask { paths: vec![convert::content_path(&key.kind).to_owned()] });
-        let cas = expected.as_ref().map(|expected| Cas {
-            conditional_state: Some(resource(key, "", None, expected)),
-            field_mask: mask(),
-        });
+        let cas = expected
+            .as_ref()
+            .map(|expected| Cas { conditional_state: Some(resource(key, "", None, expected)), field_mask: mask() });
         let request = UpdateRequest {
             resource: Some(resource(key, "", None, &content)),
             update_mask: mask(),
@@ -269,9 +266,7 @@ fn stored(resource: Option<&pb::Resource>) -> Answer {
 
 fn consistently<T>(message: T, is_consistent: bool) -> Request<T> {
     let mut request = Request::new(message);
-    if is_consistent
-        && let Ok(mode) = "consistent".parse()
-    {
+    if is_consistent && let Ok(mode) = "consistent".parse() {
         request.metadata_mut().insert("x-consul-consistency-mode", mode);
     }
     request

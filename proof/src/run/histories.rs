@@ -90,7 +90,8 @@ pub(crate) async fn run(options: &Histories) -> Outcome<bool> {
     }
     if let Some(server) = subjects.server {
         let log = server.stop().await?;
-        let faults: Vec<_> = log.lines().filter(|line| line.contains("ERROR") || line.contains("panic")).take(10).collect();
+        let faults: Vec<_> =
+            log.lines().filter(|line| line.contains("ERROR") || line.contains("panic")).take(10).collect();
         if !faults.is_empty() {
             println!("the server's log has errors:\n{}", faults.join("\n"));
         }
@@ -118,7 +119,8 @@ async fn one(subjects: &mut Subjects, options: &Histories, seed: u64, number: u6
     let took = begun.elapsed();
     let judging = Instant::now();
     let violations = judge(&history);
-    let events: usize = history.streams().flat_map(|stream| &stream.messages).map(|message| message.changes.len()).sum();
+    let events: usize =
+        history.streams().flat_map(|stream| &stream.messages).map(|message| message.changes.len()).sum();
     println!(
         "history {number}: {} calls, {} watches, {events} changes in {:.2} s, judged in {:.2} s: {} ({refusals})",
         history.operations().count(),

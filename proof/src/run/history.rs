@@ -1,7 +1,12 @@
 //! A history: clients and watches at work, faults of the server meanwhile, then an end at which all deferred work is
 //! done, and a mark that every watch must show.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::{Duration, Instant}};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fastrand::Rng;
 use mortise_proof::record::{Answer, DEFAULT_NAMESPACE, Entry, History, Key, Mode, NAMESPACE, Scope, State};
@@ -21,6 +26,8 @@ use super::{
 const QUIET_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two looks at the progress.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Attempts of a call at the end.
+const ATTEMPTS: usize = 5;
 /// Rows of the watched pages.
 const PAGE_ROWS: usize = 10;
 
@@ -71,7 +78,12 @@ impl Subjects {
 }
 
 /// Runs a history; returns its record, and the number of refusals of each code.
-pub(crate) async fn run(subjects: &mut Subjects, plans: &Plans, seed: u64, prefix: String) -> Outcome<(History, String)> {
+pub(crate) async fn run(
+    subjects: &mut Subjects,
+    plans: &Plans,
+    seed: u64,
+    prefix: String,
+) -> Outcome<(History, String)> {
     let mut random = Rng::with_seed(seed);
     let world = Arc::new(World::new(prefix, plans.operations, plans.names, subjects.life.subscribe()));
     let mut first = Client::new(world.clone(), 0).await;
@@ -103,13 +115,16 @@ pub(crate) async fn run(subjects: &mut Subjects, plans: &Plans, seed: u64, prefi
     while let Some(ended) = clients.join_next().await {
         ended?;
     }
-    let ending = end(&mut first, &world).await;
+    let ending = end(&mut first, &world).await.ok_or("the servers do not answer at the end of the history")?;
     world.finish.send_replace(true);
     while let Some(ended) = watches.join_next().await {
         ended?;
     }
-    let refusals = super::world::lock(&world.refusals).iter().map(|(code, count)| format!("{code} {count}")).collect::<BTreeSet<_>>();
-    let history = History { seed, entries: world.take_record(), ending };
+    let refusals = super::world::lock(&world.refusals)
+        .iter()
+        .map(|(code, count)| format!("{code} {count}"))
+        .collect::<BTreeSet<_>>();
+    let history = History { seed, entries: world.take_record(), ending: Some(ending) };
     Ok((history, refusals.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
@@ -138,8 +153,13 @@ async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
         tokio::time::sleep(PAUSE).await;
     }
     for kind in [ARTIST, ALBUM] {
-        let content = world.text();
-        client.write(&mark(world, kind), ("", None), content, Extras::default(), false).await;
+        for _ in 0..ATTEMPTS {
+            let content = world.text();
+            let answer = client.write(&mark(world, kind), ("", None), content, Extras::default(), false).await;
+            if let Answer::Stored(_) = answer {
+                break;
+            }
+        }
     }
     everything(client).await
 }
@@ -153,10 +173,15 @@ fn mark(world: &World, kind: &str) -> Key {
 async fn everything(client: &mut Client) -> Option<Vec<State>> {
     let mut all = Vec::new();
     for kind in [ALBUM, ARTIST, NAMESPACE] {
-        match client.list(Scope { kind: kind.to_owned(), namespace: None }, true).await {
-            Answer::Found(states) => all.extend(states),
-            _ => return None,
+        let mut found = None;
+        // The connection may be one to a killed server.
+        for _ in 0..ATTEMPTS {
+            if let Answer::Found(states) = client.list(Scope { kind: kind.to_owned(), namespace: None }, true).await {
+                found = Some(states);
+                break;
+            }
         }
+        all.extend(found?);
     }
     Some(all)
 }
@@ -164,13 +189,8 @@ async fn everything(client: &mut Client) -> Option<Vec<State>> {
 fn plans_of_watches() -> Vec<Plan> {
     let all = |kind: &str| Scope { kind: kind.to_owned(), namespace: None };
     let of = |kind: &str, namespace: &str| Scope { kind: kind.to_owned(), namespace: Some(namespace.to_owned()) };
-    let plan = |name: &str, mode, scope, is_restless| Plan {
-        name: name.to_owned(),
-        mode,
-        scope,
-        is_restless,
-        reads: false,
-    };
+    let plan =
+        |name: &str, mode, scope, is_restless| Plan { name: name.to_owned(), mode, scope, is_restless, reads: false };
     vec![
         plan("list of artists", Mode::List, all(ARTIST), false),
         Plan { reads: true, ..plan("list of albums, read after each event", Mode::List, all(ALBUM), false) },

@@ -157,7 +157,8 @@ async fn open(
 
 /// Returns the next message, with the token that it has.
 async fn next(mode: Mode, open: &mut Open) -> Result<Option<(Message, Option<String>)>, Status> {
-    let empty = Message { received: 0, changes: Vec::new(), is_current: false, is_soft_reset: false, is_hard_reset: false };
+    let empty =
+        Message { received: 0, changes: Vec::new(), is_current: false, is_soft_reset: false, is_hard_reset: false };
     match open {
         Open::Events(events) => {
             let Some(event) = events.message().await?.and_then(|event| event.event) else { return Ok(None) };

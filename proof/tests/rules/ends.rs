@@ -53,9 +53,8 @@ fn finalizers_hold() {
         };
         call(50, 60, request, Answer::Stored(State { has_finalizers: false, ..marked.clone() }))
     };
-    let start = || {
-        vec![write((10, 20), None, held.clone()), delete((30, 40), "a"), read((41, 45), "a", Some(marked.clone()))]
-    };
+    let start =
+        || vec![write((10, 20), None, held.clone()), delete((30, 40), "a"), read((41, 45), "a", Some(marked.clone()))];
     assert_clean([start(), vec![release(), read((70, 80), "a", None)]].concat());
     assert_broken(CAUSE, [start(), vec![read((70, 80), "a", None)]].concat());
     assert_broken(CAUSE, vec![write((10, 20), None, held.clone()), read((41, 45), "a", Some(marked.clone()))]);

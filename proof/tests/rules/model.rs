@@ -21,7 +21,8 @@ struct Step {
 fn is_linearizable(steps: &[Step]) -> bool {
     // An order of writes against their versions is refused beforehand, as the server numbers its commits.
     let writes = || steps.iter().filter(|step| step.makes.is_some());
-    let in_order = writes().all(|first| writes().all(|second| first.ended >= second.begun || first.makes < second.makes));
+    let in_order =
+        writes().all(|first| writes().all(|second| first.ended >= second.begun || first.makes < second.makes));
     in_order && explained(steps, 0, (1 << steps.len()) - 1)
 }
 

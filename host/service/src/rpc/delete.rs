@@ -99,10 +99,7 @@ impl ResourceService {
             let warnings = access_rules::users_of_policy(&self.core, caller, &kind, &id.name).await;
             builtin_types::refuse_default(&kind, &stored)?;
             region::check_owner(&self.core, &stored)?;
-            if !version.is_empty()
-                && version != stored.version
-                && !planted::happens(Fault::DeletionIgnoresVersion)
-            {
+            if !version.is_empty() && version != stored.version && !planted::happens(Fault::DeletionIgnoresVersion) {
                 return Err(cas_failure());
             }
             let planned = self.deletions.is_planned(&registry, &stored);
