@@ -1,46 +1,31 @@
-//! Server processes, killed when dropped.
+//! Servers of the benches: which binary, with which plugins.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{ops::Deref, path::Path, process::Stdio};
 
 use mortise_api::ResourceServiceClient;
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
-use tonic::transport::{Channel, Endpoint};
+use mortise_test_process::Process;
+pub(crate) use mortise_test_process::{channel, resident_mib_of, sibling};
+use tokio::process::Command;
+use tonic::transport::Channel;
 
 use crate::Outcome;
-
-/// Ticks of a second in /proc, as Linux shows them to programs on every machine that Rust's std supports.
-const TICKS: f64 = 100.0;
 
 pub(crate) type Client = ResourceServiceClient<Channel>;
 
 /// A server that is ready.
-pub(crate) struct Server {
-    child: Child,
-    pub(crate) addr: SocketAddr,
-    /// Time from spawning the process to its ready line.
-    pub(crate) ready_after: Duration,
+pub(crate) struct Server(Process);
+
+impl Deref for Server {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.0
+    }
 }
 
-/// Starts a command that prints a line with `grpc=ADDR` when it is ready.
 async fn start(mut command: Command) -> Outcome<Server> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let begun = Instant::now();
-    let mut child = command.spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().ok_or("no stdout")?).lines();
-    while let Some(line) = lines.next_line().await? {
-        if let Some(addr) = line.split_whitespace().find_map(|word| word.strip_prefix("grpc=")) {
-            return Ok(Server { child, addr: addr.parse()?, ready_after: begun.elapsed() });
-        }
-    }
-    Err("the server ended before it was ready".into())
+    command.stderr(Stdio::null());
+    Ok(Server(Process::start(command).await?))
 }
 
 impl Server {
@@ -110,53 +95,8 @@ impl Server {
         Ok(clients)
     }
 
-    /// Resident memory, MiB.
-    pub(crate) fn resident_mib(&self) -> Outcome<f64> {
-        let pid = self.child.id().ok_or("the server ended")?;
-        resident_mib_of(&pid.to_string())
-    }
-
-    /// Processor time that the server has taken so far, seconds.
-    pub(crate) fn processor_seconds(&self) -> Outcome<f64> {
-        let pid = self.child.id().ok_or("the server ended")?;
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let (_, rest) = stat.rsplit_once(')').ok_or("no name")?;
-        let ticks: Vec<f64> = rest.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
-        Ok(ticks.iter().sum::<f64>() / TICKS)
-    }
-
     /// Ends the server with SIGTERM, as an operator does.
-    pub(crate) async fn stop(mut self) -> Outcome<()> {
-        let pid = self.child.id().ok_or("the server ended")?;
-        Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
-        self.child.wait().await?;
-        Ok(())
+    pub(crate) async fn stop(self) -> Outcome<()> {
+        self.0.stop().await
     }
-}
-
-/// Opens a connection with a client's settings.
-pub(crate) async fn channel(addr: SocketAddr) -> Outcome<Channel> {
-    Ok(Endpoint::from_shared(format!("http://{addr}"))?
-        .tcp_nodelay(true)
-        .initial_stream_window_size(16 << 20)
-        .initial_connection_window_size(32 << 20)
-        .connect()
-        .await?)
-}
-
-/// Returns the path of the binary with this name next to this one.
-pub(crate) fn sibling(name: &str) -> Outcome<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name(name);
-    if path.exists() {
-        return Ok(path);
-    }
-    Err(format!("{name} is not built: run `cargo build --release -p {name}` first").into())
-}
-
-/// Resident memory of a process, MiB.
-pub(crate) fn resident_mib_of(pid: &str) -> Outcome<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;
-    let kib: f64 = line.split_whitespace().nth(1).ok_or("no figure")?.parse()?;
-    Ok(kib / 1024.0)
 }

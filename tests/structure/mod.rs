@@ -23,7 +23,7 @@ const MOST_LINES: usize = 500;
 const EMPTY_NAMES: [&str; 6] = ["of", "at", "one", "some", "said", "told"];
 
 /// Folders of the repository's own Rust.
-const OWN: [&str; 5] = ["host", "plugins", "tests", "bench", "fuzz"];
+const OWN: [&str; 6] = ["host", "plugins", "tests", "bench", "fuzz", "proof"];
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -195,4 +195,35 @@ fn no_file_is_longer_than_500_lines() {
 #[test]
 fn no_field_has_an_empty_name() {
     assert_none(&empty_names(&sources()), "Name the field by its content: a noun of the field.");
+}
+
+/// Lists the crates that have planted faults by default, or that turn them on in others outside of the feature.
+fn planted_by_default(manifests: &Files) -> Vec<String> {
+    const FEATURE: &str = "planted-faults";
+    let mut faults = Vec::new();
+    for (file, text) in manifests {
+        let table: toml::Table = text.parse().unwrap();
+        let names = |value: &toml::Value| value.to_string().contains(FEATURE);
+        let features = table.get("features").and_then(toml::Value::as_table);
+        for (feature, enabled) in features.into_iter().flatten().filter(|(feature, _)| *feature != FEATURE) {
+            faults.extend(names(enabled).then(|| format!("{file}: the feature {feature} has planted faults")));
+        }
+        for (section, content) in table.iter().filter(|(section, _)| *section != "features") {
+            faults.extend(names(content).then(|| format!("{file}: [{section}] has planted faults")));
+        }
+    }
+    faults
+}
+
+#[test]
+fn no_build_has_planted_faults_by_default() {
+    let mut manifests = files_below(&top().join("host"), "Cargo.toml");
+    for folder in ["plugins", "tests", "bench", "fuzz", "proof", "examples"] {
+        let below = files_below(&top().join(folder), "Cargo.toml");
+        manifests.extend(below.into_iter().map(|(file, text)| (format!("{folder}/{file}"), text)));
+    }
+    manifests.insert("Cargo.toml".to_owned(), fs::read_to_string(top().join("Cargo.toml")).unwrap());
+    let planted = manifests.values().filter(|text| text.contains("planted-faults")).count();
+    assert!(planted >= 3, "the manifests are read: {planted}");
+    assert_none(&planted_by_default(&manifests), "Turn the feature on by hand: cargo build --features planted-faults.");
 }

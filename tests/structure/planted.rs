@@ -1,6 +1,8 @@
 //! Planted faults: each claim goes red for one, and stays green for its harmless neighbour.
 
-use super::{Files, empty_names, file_rings, folder_rings, imports::Crate, long_files, upward_uses};
+use super::{
+    Files, empty_names, file_rings, folder_rings, imports::Crate, long_files, planted_by_default, upward_uses,
+};
 
 fn files(of: &[(&str, &str)]) -> Files {
     of.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
@@ -141,4 +143,13 @@ fn a_file_of_501_lines_is_found() {
 fn a_field_with_an_empty_name_is_found() {
     let text = "pub(crate) struct A {\n    pub(crate) of: u8,\n    at: u8,\n    pub told: u8,\n    offset: u8,\n}\nfn f(\n    of: u8,\n) {}\n";
     assert_eq!(empty_names(&files(&[("a.rs", text)])), ["a.rs:2: of: u8,", "a.rs:3: at: u8,", "a.rs:4: told: u8,"]);
+}
+
+#[test]
+fn planted_faults_by_default_are_found() {
+    let found = |text: &str| planted_by_default(&files(&[("Cargo.toml", text)])).len();
+    assert_eq!(found("[features]\nplanted-faults = [\"other/planted-faults\"]\nfuzzing = []"), 0);
+    assert_eq!(found("[features]\ndefault = [\"planted-faults\"]"), 1);
+    assert_eq!(found("[features]\nfuzzing = [\"store/planted-faults\"]"), 1);
+    assert_eq!(found("[dependencies]\nstore = { path = \".\", features = [\"planted-faults\"] }"), 1);
 }

@@ -14,7 +14,7 @@
 //! | `rpc` | one file for each RPC, with its rules from top to bottom |
 //! | `service` | the rooms, composed as [`ResourceService`] |
 //!
-//! Beside the rooms, `access` follows tokens and policies, `access_upkeep` deletes expired tokens, and `private_bytes`
+//! Beside the rooms, `planted` has faults for tests, `access` follows tokens and policies, `access_upkeep` deletes expired tokens, and `private_bytes`
 //! and [`kv`] hold the state of plugins.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
@@ -27,6 +27,7 @@ mod core;
 mod deletion;
 pub mod kv;
 mod lists;
+mod planted;
 mod private_bytes;
 mod query;
 mod references;

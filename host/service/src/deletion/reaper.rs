@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     core::ids,
+    planted::{self, Fault},
     references::finalizer,
     rules::{
         access_rules, builtin_types, region,
@@ -122,7 +123,7 @@ impl Deletions {
     /// Deletes the owner's children, and drops the owner from the owner references of others.
     async fn delete_children(&self, owner: &DeletedOwner) -> Result<(), RemovalError> {
         let released = self.release_dependents(owner).await;
-        let mut pages = self.core.backend.scan_owned(&owner.id).await?;
+        let mut pages = self.core.backend.scan_owned(&planted::reaped(&self.core, &owner.id).await).await?;
         let mut outcome = Ok(());
         while let Some(page) = pages.next().await? {
             // Replicas are deleted when their own region deletes them. Units named `default` exist without regard to
@@ -131,6 +132,9 @@ impl Deletions {
             let children = mine.filter_map(|child| child.decode_id().transpose());
             let mut children = children.collect::<Result<Vec<_>, _>>()?;
             children.retain(|child| !builtin_types::is_default(child) && !access_rules::outlives_owners(child));
+            if planted::happens(Fault::ReaperForgetsChild) {
+                children.pop();
+            }
             // A failed child does not keep the others.
             outcome = outcome.and(self.delete_all_for(children.into_iter(), Purpose::Follow(&owner.deletion)).await);
         }

@@ -29,6 +29,7 @@ use super::pools::{FOREGROUND_PAGES, Lists};
 use crate::{
     call::{Caller, NoShare, Share, store_fault::store_fault},
     core::Core,
+    planted::{self, Fault},
     registry::{Registry, ResourceType},
     rules::RequestHooks,
 };
@@ -168,7 +169,7 @@ impl CheckedList {
             let hooks = self.hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), &self.caller));
             hooks.next_item();
             let resource = hooks.upgraded(resource).await?;
-            if hooks.may_read(&resource).await? {
+            if hooks.may_read(&resource).await? && !planted::happens(Fault::ListLacksOne) {
                 keep(resource)?;
             }
         }

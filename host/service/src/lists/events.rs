@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     call::{Caller, Share, store_fault::ended},
+    planted,
     registry::{Registry, ResourceType},
     rules::{RequestHooks, upgrade::is_older},
 };
@@ -186,6 +187,10 @@ impl Events {
             let mut next = Some(self.awaited().await?);
             // A system call: only for a watch whose last change was evaluated in vain.
             let worked_before = self.skipped.then(|| (Instant::now(), processor_time()));
+            let is_live = matches!(self.state, WatchState::Live(_));
+            if is_live && planted::skips(&self.lists.core.registry.load()) {
+                continue;
+            }
             let kind = &self.registered()?;
             let shows_all = RequestHooks::reads_all(kind, self.open.caller());
             let mut hooks = None;

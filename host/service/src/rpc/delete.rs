@@ -12,6 +12,7 @@ use crate::{
         with_outcome,
     },
     deletion::{PlannedAction, Purpose, RemovalError},
+    planted::{self, Fault},
     references::ResourceKey,
     registry::Registry,
     rules::{RequestHooks, access_rules, builtin_types, region, tombstone},
@@ -98,7 +99,7 @@ impl ResourceService {
             let warnings = access_rules::users_of_policy(&self.core, caller, &kind, &id.name).await;
             builtin_types::refuse_default(&kind, &stored)?;
             region::check_owner(&self.core, &stored)?;
-            if !version.is_empty() && version != stored.version {
+            if !version.is_empty() && version != stored.version && !planted::happens(Fault::DeletionIgnoresVersion) {
                 return Err(cas_failure());
             }
             let planned = self.deletions.is_planned(&registry, &stored);
@@ -172,7 +173,7 @@ impl ResourceService {
         let before = stored.generation.clone();
         let deleted =
             |id, marked, after| Deleted { id, marked, warnings: Vec::new(), generations: [before.clone(), after] };
-        if !meta::has_finalizers(&stored.metadata) {
+        if !meta::has_finalizers(&stored.metadata) || planted::happens(Fault::FinalizerIgnored) {
             caller.start_commit().await;
             return self.deletions.remove(&stored).await.map(|()| deleted(id, None, String::new())).map_err(failed);
         }

@@ -17,6 +17,7 @@ use crate::{
     },
     core::ids::{self, tenancy_of},
     deletion::{Purpose, RemovalError},
+    planted::{self, Fault},
     references::{WrittenReferences, finalizer, owner_entry, renew_records},
     registry::{Owner, Registry, ResourceType},
     rules::{
@@ -354,7 +355,11 @@ impl ResourceService {
             .map_err(|refusal| deletion_rules::explain_finalizers(refusal, incoming, &stored))?;
         check_immutable(&self.core, kind, &resource, &stored)?;
 
-        resource.generation = ids::ulid();
+        if planted::happens(Fault::StatusLost) {
+            resource.status.clear();
+        }
+        resource.generation =
+            if planted::happens(Fault::GenerationKept) { stored.generation.clone() } else { ids::ulid() };
         server_meta::set(kind, &mut resource, incoming.meta.as_deref(), Some(&stored));
         let placement = Placement { policy: units.policy.as_deref(), inherited };
         region::set_computed(&self.core, kind, &mut resource, placement, false)?;

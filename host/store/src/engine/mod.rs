@@ -17,6 +17,7 @@ mod metrics;
 mod offline;
 mod open;
 mod options;
+mod planted;
 mod read;
 mod salvage;
 mod tree;

@@ -42,6 +42,7 @@ use super::{
         wal::{self, SyncDisk, Wal},
     },
     options::Options,
+    planted,
     read::{
         hub::HubLimits,
         publisher::{PublishedHead, Publisher},
@@ -125,7 +126,7 @@ pub(crate) fn open(
     let problems = if compare { compare_content(&table, &dir, meta, &sums) } else { Vec::new() };
     let mut states = BTreeMap::new();
     if unclean && (used || meta.last_seq > 0) {
-        meta.highest += SKIPPED_SEQUENCES;
+        meta.highest = planted::highest(meta.highest + SKIPPED_SEQUENCES);
         states.insert(keys::META.into(), Some(meta.encode().into()));
     }
     let id = known.unwrap_or_else(StoreId::generate);

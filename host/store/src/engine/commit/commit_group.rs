@@ -10,6 +10,7 @@ use mortise_resource::{EncodedResource, data::OnDelete, pb};
 
 use crate::engine::commit::room::Shortage;
 use crate::engine::options::Options;
+use crate::engine::planted::{self, Fault};
 use crate::engine::tree::change::Change;
 use crate::engine::tree::{
     keys,
@@ -262,7 +263,7 @@ impl<'t> CommitGroup<'t> {
             Some(stored) => stored.resource.version(),
             None => "",
         };
-        if resource.version != version {
+        if resource.version != version && !planted::happens(Fault::CasBeforeLock) {
             return Err(StoreError::CasFailure { mutation: position });
         }
         resource.version = seq.to_string();

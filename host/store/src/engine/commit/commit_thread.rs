@@ -33,7 +33,7 @@ use crate::engine::{
         shared::Shared,
     },
     files::{format, wal::Wal},
-    metrics,
+    metrics, planted,
     read::snapshot::{Overwrite, SledSnapshot},
     tree::{
         check, keys,
@@ -343,7 +343,7 @@ impl Committer {
 
         let appending = Instant::now();
         // Without its names the log is lost with this process, so nothing may be acknowledged.
-        let appended = self.wal.append(&batch).and_then(|()| self.shared.files.check());
+        let appended = self.wal.append(&planted::durable(&batch)).and_then(|()| self.shared.files.check());
         if let Err(error) = appended {
             for (key, slot) in changed() {
                 scrub::steps(key, slot, |step, key, version| sums.step(step.inverse(), key, version));

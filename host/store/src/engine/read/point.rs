@@ -4,9 +4,12 @@ use mortise_resource::{EncodedResource, pb};
 
 use crate::{
     StoreError,
-    engine::tree::{
-        keys,
-        table::{Payload, Table},
+    engine::{
+        planted,
+        tree::{
+            keys,
+            table::{Payload, Table},
+        },
     },
 };
 
@@ -28,7 +31,7 @@ fn published(table: &Table, id: &pb::Id) -> Result<Option<EncodedResource>, Stor
 
 /// Reads as [`Backend::read_encoded`](crate::Backend::read_encoded).
 pub(crate) fn read(table: &Table, id: &pb::Id) -> Result<EncodedResource, StoreError> {
-    let stored = published(table, id)?.ok_or(StoreError::NotFound)?;
+    let stored = planted::shown(id, published(table, id)?.ok_or(StoreError::NotFound)?);
     if !id.uid.is_empty() && id.uid != stored.uid() {
         return Err(StoreError::NotFound);
     }

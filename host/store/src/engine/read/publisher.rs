@@ -45,6 +45,7 @@ use parking_lot::Mutex;
 
 use crate::engine::{
     metrics,
+    planted::{self, Fault},
     read::{
         filter::Filter,
         hub::{Hub, HubEnd, HubEvent, HubLimits, HubReader},
@@ -154,11 +155,11 @@ impl Publisher {
     pub(crate) fn publish(&self, changes: &[Change], show: impl FnOnce()) {
         let mut state = self.state.lock();
         // Before the events: a reader that has seen an event must not read an older state.
-        show();
+        let deferred = planted::show_or_defer(show);
         let State { types, hubs, windows, newest, window_bytes, .. } = &mut *state;
         let hubs = &*hubs;
         let mut touched = Vec::new();
-        for change in changes {
+        for change in planted::order(changes) {
             if change.now.is_some() && !types.contains(&change.type_key) {
                 types.insert(change.type_key.clone());
             }
@@ -173,6 +174,7 @@ impl Publisher {
                 metrics::scan_aborted();
             }
             if change.is_event
+                && !planted::happens(Fault::LostEvent)
                 && let Some(hubs) = hubs.get(&change.type_key)
                 && let Some(event) = event(change)
             {
@@ -184,7 +186,11 @@ impl Publisher {
                 });
             }
         }
-        let woken: Vec<_> = touched.into_iter().flat_map(Hub::reveal).collect();
+        let mut woken: Vec<_> = touched.into_iter().flat_map(Hub::reveal).collect();
+        if let Some(show) = deferred {
+            woken.drain(..).for_each(Waker::wake);
+            show();
+        }
         if let Some(last) = changes.iter().rfind(|change| change.is_event) {
             *newest = PublishedHead { sequence: last.seq, carried: last.now.as_ref().or(last.prior.as_ref()).cloned() };
         }

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::{
     ChangeEvent, Position, PriorState, StoreError,
     engine::{
+        planted::{self, Fault},
         read::{
             changes::ChangeFilter,
             scan::{Scanner, interrupted},
@@ -88,7 +89,7 @@ impl Replay {
             scanner: Arc::downgrade(scanner),
             concern,
             earlier: Arc::new(earlier),
-            next: from.sequence.saturating_add(1),
+            next: from.sequence.saturating_add(u64::from(!planted::happens(Fault::DuplicateOnResume))),
             until: until.sequence,
             page: Vec::new().into_iter(),
             reading: None,

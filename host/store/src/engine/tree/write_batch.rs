@@ -15,6 +15,7 @@ pub(crate) struct Edit {
 
 /// Edits in order: the last edit of a key counts.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "planted-faults", derive(Clone))]
 pub(crate) struct WriteBatch {
     edits: Vec<Edit>,
 }

@@ -1,0 +1,66 @@
+//! Runs random histories against servers, and judges their records.
+//!
+//! | command | work |
+//! |---|---|
+//! | `histories` | runs histories, and judges each; a failing one is shrunk and kept as a file |
+//! | `check` | judges the record in a file |
+//! | `planted` | runs histories against servers with planted faults, until each fault is found |
+//!
+//! `docs/reliability.md` has the promises and the results.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
+
+mod run;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use mortise_test_process::Outcome;
+
+use run::{
+    histories::{self, Histories},
+    planted::{self, Planted},
+};
+
+#[derive(Parser)]
+#[command(about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs random histories, and judges them.
+    Histories(Histories),
+    /// Runs histories against servers with planted faults, until each is found.
+    Planted(Planted),
+    /// Judges the record in a file.
+    Check {
+        /// The file, as `histories` keeps it.
+        file: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match work(&Cli::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(command: &Command) -> Outcome<bool> {
+    match command {
+        Command::Histories(options) => runtime()?.block_on(histories::run(options)),
+        Command::Planted(options) => runtime()?.block_on(planted::run(options)),
+        Command::Check { file } => histories::check(file),
+    }
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
+}

@@ -1,0 +1,128 @@
+//! Resources on the wire, and their form in a record.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::v2;
+use mortise_proof::record::{Incarnation, Key, NAMESPACE, Scope, State};
+use mortise_resource::{meta, pb};
+use prost::Message as _;
+
+/// Kind of owners.
+pub(crate) const ARTIST: &str = "Artist";
+/// Kind of owned resources.
+pub(crate) const ALBUM: &str = "Album";
+/// The partition of all resources.
+const PARTITION: &str = "default";
+/// Finalizer of clients.
+const FINALIZER: &str = "proof.example/held";
+
+/// Returns the type of a kind.
+pub(crate) fn type_of(kind: &str) -> pb::Type {
+    let (group, version) = if kind == NAMESPACE { ("tenancy", "v2beta1") } else { ("demo", "v2") };
+    pb::Type { group: group.to_owned(), group_version: version.to_owned(), kind: kind.to_owned() }
+}
+
+/// Returns a tenancy in the default partition.
+pub(crate) fn place(namespace: &str) -> pb::Tenancy {
+    pb::Tenancy { partition: PARTITION.to_owned(), namespace: namespace.to_owned() }
+}
+
+/// Returns the tenancy of a scope.
+pub(crate) fn scope_place(scope: &Scope) -> pb::Tenancy {
+    place(if scope.kind == NAMESPACE { "" } else { scope.namespace.as_deref().unwrap_or("*") })
+}
+
+/// Returns the id of a resource; an empty uid means any incarnation.
+pub(crate) fn id(key: &Key, uid: &str) -> pb::Id {
+    pb::Id {
+        uid: uid.to_owned(),
+        name: key.name.clone(),
+        r#type: Some(type_of(&key.kind)),
+        tenancy: Some(place(&key.namespace)),
+    }
+}
+
+/// Returns the name in an id.
+pub(crate) fn key(id: &pb::Id) -> Key {
+    Key {
+        kind: id.r#type.as_ref().map(|kind| kind.kind.clone()).unwrap_or_default(),
+        namespace: id.tenancy.as_ref().map(|place| place.namespace.clone()).unwrap_or_default(),
+        name: id.name.clone(),
+    }
+}
+
+fn incarnation(id: &pb::Id) -> Incarnation {
+    Incarnation { key: key(id), uid: id.uid.clone() }
+}
+
+/// Returns the incarnation that an id names.
+pub(crate) fn named(id: Option<&pb::Id>) -> Incarnation {
+    incarnation(id.unwrap_or(&pb::Id::default()))
+}
+
+/// Makes a resource for a request.
+pub(crate) fn resource(key: &Key, uid: &str, version: Option<u64>, content: &str) -> pb::Resource {
+    let data = match key.kind.as_str() {
+        ARTIST => Some(any("Artist", &v2::Artist { name: content.to_owned(), ..v2::Artist::default() })),
+        ALBUM => Some(any("Album", &v2::Album { title: content.to_owned(), ..v2::Album::default() })),
+        _ => None,
+    };
+    let version = version.map(|version| version.to_string()).unwrap_or_default();
+    pb::Resource { id: Some(id(key, uid)), version, data, ..pb::Resource::default() }
+}
+
+fn any(name: &str, message: &impl prost::Message) -> prost_types::Any {
+    let type_url = format!("type.googleapis.com/hashicorp.consul.internal.demo.v2.{name}");
+    prost_types::Any { type_url, value: message.encode_to_vec() }
+}
+
+/// Sets or ends the finalizer of a request.
+pub(crate) fn hold(metadata: &mut BTreeMap<String, String>, holds: bool) {
+    metadata.insert(meta::FINALIZERS.to_owned(), if holds { FINALIZER.to_owned() } else { String::new() });
+}
+
+/// Returns the path of the text in the data of a kind.
+pub(crate) fn content_path(kind: &str) -> &'static str {
+    if kind == ALBUM { "data.title" } else { "data.name" }
+}
+
+/// Returns a status with a text.
+pub(crate) fn status(generation: &str, content: &str) -> pb::Status {
+    let condition = pb::Condition {
+        r#type: "Seen".to_owned(),
+        state: pb::condition::State::True.into(),
+        message: content.to_owned(),
+        ..pb::Condition::default()
+    };
+    pb::Status { observed_generation: generation.to_owned(), conditions: vec![condition], updated_at: None }
+}
+
+/// Returns the form of a resource in a record.
+pub(crate) fn state(resource: &pb::Resource) -> State {
+    let Incarnation { key, uid } = named(resource.id.as_ref());
+    let bytes = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
+    let content = match key.kind.as_str() {
+        ARTIST => v2::Artist::decode(bytes).unwrap_or_default().name,
+        ALBUM => v2::Album::decode(bytes).unwrap_or_default().title,
+        _ => String::new(),
+    };
+    let mut digest = DefaultHasher::new();
+    resource.encode_to_vec().hash(&mut digest);
+    let text = |status: &pb::Status| status.conditions.first().map(|first| first.message.clone()).unwrap_or_default();
+    State {
+        key,
+        uid,
+        version: resource.version.parse().unwrap_or_default(),
+        generation: resource.generation.clone(),
+        edition: resource.meta.as_ref().map(|meta| meta.generation).unwrap_or_default(),
+        content,
+        owner: resource.owner.as_ref().map(incarnation),
+        is_marked: meta::is_marked(&resource.metadata),
+        has_finalizers: meta::has_finalizers(&resource.metadata),
+        statuses: resource.status.iter().map(|(entry, status)| (entry.clone(), text(status))).collect(),
+        digest: digest.finish(),
+    }
+}

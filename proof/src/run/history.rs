@@ -1,0 +1,204 @@
+//! A history: clients and watches at work, faults of the server meanwhile, then an end at which all deferred work is
+//! done, and a mark that every watch must show.
+
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+use mortise_proof::record::{Answer, DEFAULT_NAMESPACE, Entry, History, Key, Mode, NAMESPACE, Scope, State};
+use mortise_test_process::Outcome;
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{
+    client::{Client, Extras},
+    convert::{ALBUM, ARTIST},
+    server::Server,
+    watcher::{self, Plan},
+    workload,
+    world::{Life, World},
+};
+
+/// Time limit for deferred deletions after the last call.
+const QUIET_LIMIT: Duration = Duration::from_secs(20);
+/// Pause between two looks at the progress.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Attempts of a call at the end.
+const ATTEMPTS: usize = 5;
+/// Rows of the watched pages.
+const PAGE_ROWS: usize = 10;
+
+/// Options of a history.
+#[derive(Debug, Clone)]
+pub(crate) struct Plans {
+    pub(crate) operations: usize,
+    pub(crate) clients: usize,
+    /// Names of each kind in each namespace.
+    pub(crate) names: usize,
+    pub(crate) kills: usize,
+    pub(crate) reloads: usize,
+}
+
+/// The servers under test, and the channel by which clients learn of their lives.
+pub(crate) struct Subjects {
+    /// The process of this run; `None` for servers that others run.
+    pub(crate) server: Option<Server>,
+    pub(crate) life: watch::Sender<Life>,
+}
+
+impl Subjects {
+    pub(crate) async fn start(binary: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
+        let server = Server::start(binary, env).await?;
+        let addrs = server.addr().into_iter().collect();
+        Ok(Self { server: Some(server), life: watch::Sender::new(Life { number: 1, addrs }) })
+    }
+
+    async fn kill(&mut self, world: &World) -> Outcome<()> {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        self.life.send_modify(|life| life.addrs.clear());
+        world.add(Entry::Fault { time: world.now(), fault: "killed".to_owned() });
+        server.kill().await?;
+        let addr = server.restart().await?;
+        world.add(Entry::Fault { time: world.now(), fault: "started".to_owned() });
+        self.life.send_modify(|life| {
+            life.number += 1;
+            life.addrs = vec![addr];
+        });
+        Ok(())
+    }
+
+    fn reload(&mut self, world: &World) -> Outcome<()> {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        world.add(Entry::Fault { time: world.now(), fault: "reloaded".to_owned() });
+        server.reload()
+    }
+}
+
+/// Runs a history; returns its record, and the number of refusals of each code.
+pub(crate) async fn run(
+    subjects: &mut Subjects,
+    plans: &Plans,
+    seed: u64,
+    prefix: String,
+) -> Outcome<(History, String)> {
+    let mut random = Rng::with_seed(seed);
+    let world = Arc::new(World::new(prefix, plans.operations, plans.names, subjects.life.subscribe()));
+    let mut first = Client::new(world.clone(), 0).await;
+    if !first.wait_for_types(QUIET_LIMIT).await {
+        return Err("the server does not serve demo.v2.Album; start it with the demo plugin".into());
+    }
+    workload::prepare(&mut first).await;
+    let mut watches = JoinSet::new();
+    for (number, plan) in plans_of_watches().into_iter().enumerate() {
+        let mark = mark(&world, &plan.scope.kind);
+        watches.spawn(watcher::keep(world.clone(), number, plan, mark, random.fork()));
+    }
+    let mut clients = JoinSet::new();
+    for number in 1..=plans.clients {
+        let client = Client::new(world.clone(), number).await;
+        clients.spawn(workload::run(client, random.fork()));
+    }
+    let mut faults: Vec<(usize, bool)> = Vec::new();
+    faults.extend((0..plans.kills).map(|_| (random.usize(..plans.operations.max(1)), true)));
+    faults.extend((0..plans.reloads).map(|_| (random.usize(..plans.operations.max(1)), false)));
+    // The last one first, since operations are counted down.
+    faults.sort_unstable();
+    while let Some((left, is_kill)) = faults.pop() {
+        while world.left() > left {
+            tokio::time::sleep(PAUSE).await;
+        }
+        if is_kill { subjects.kill(&world).await? } else { subjects.reload(&world)? }
+    }
+    while let Some(ended) = clients.join_next().await {
+        ended?;
+    }
+    let ending = end(&mut first, &world).await.ok_or("the servers do not answer at the end of the history")?;
+    world.finish.send_replace(true);
+    while let Some(ended) = watches.join_next().await {
+        ended?;
+    }
+    let refusals = super::world::lock(&world.refusals)
+        .iter()
+        .map(|(code, count)| format!("{code} {count}"))
+        .collect::<BTreeSet<_>>();
+    let history = History { seed, entries: world.take_record(), ending: Some(ending) };
+    Ok((history, refusals.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+/// Waits until all deferred deletions are done, writes the marks, and lists everything.
+async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
+    let begun = Instant::now();
+    loop {
+        let states = everything(client).await?;
+        let namespaces: BTreeSet<&str> =
+            states.iter().filter(|state| state.key.kind == NAMESPACE).map(|state| state.key.name.as_str()).collect();
+        let living: BTreeSet<(&Key, &str)> = states.iter().map(|state| (&state.key, state.uid.as_str())).collect();
+        let is_left = |state: &State| {
+            state.owner.as_ref().is_some_and(|owner| !living.contains(&(&owner.key, owner.uid.as_str())))
+                || (state.key.kind != NAMESPACE
+                    && state.key.namespace != DEFAULT_NAMESPACE
+                    && !namespaces.contains(state.key.namespace.as_str()))
+                || state.is_marked
+        };
+        let left: Vec<&State> = states.iter().filter(|state| is_left(state)).collect();
+        if left.is_empty() || begun.elapsed() > QUIET_LIMIT {
+            break;
+        }
+        for state in left.into_iter().filter(|state| state.is_marked && state.key.kind != NAMESPACE) {
+            client.release(&state.key).await;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    for kind in [ARTIST, ALBUM] {
+        for _ in 0..ATTEMPTS {
+            let content = world.text();
+            let answer = client.write(&mark(world, kind), ("", None), content, Extras::default(), false).await;
+            if let Answer::Stored(_) = answer {
+                break;
+            }
+        }
+    }
+    everything(client).await
+}
+
+/// The resource that comes last in a history, and first in lists.
+fn mark(world: &World, kind: &str) -> Key {
+    Key { kind: kind.to_owned(), namespace: DEFAULT_NAMESPACE.to_owned(), name: format!("{}0end", world.prefix) }
+}
+
+/// Lists all resources of the history; `None` without an answer.
+async fn everything(client: &mut Client) -> Option<Vec<State>> {
+    let mut all = Vec::new();
+    for kind in [ALBUM, ARTIST, NAMESPACE] {
+        let mut found = None;
+        // The connection may be one to a killed server.
+        for _ in 0..ATTEMPTS {
+            if let Answer::Found(states) = client.list(Scope { kind: kind.to_owned(), namespace: None }, true).await {
+                found = Some(states);
+                break;
+            }
+        }
+        all.extend(found?);
+    }
+    Some(all)
+}
+
+fn plans_of_watches() -> Vec<Plan> {
+    let all = |kind: &str| Scope { kind: kind.to_owned(), namespace: None };
+    let of = |kind: &str, namespace: &str| Scope { kind: kind.to_owned(), namespace: Some(namespace.to_owned()) };
+    let plan =
+        |name: &str, mode, scope, is_restless| Plan { name: name.to_owned(), mode, scope, is_restless, reads: false };
+    vec![
+        plan("list of artists", Mode::List, all(ARTIST), false),
+        Plan { reads: true, ..plan("list of albums, read after each event", Mode::List, all(ALBUM), false) },
+        plan("list of albums in default", Mode::List, of(ALBUM, DEFAULT_NAMESPACE), true),
+        plan("changes of artists", Mode::Stateless, all(ARTIST), false),
+        plan("changes of albums, resumed", Mode::Stateless, all(ALBUM), true),
+        plan("changes of artists in default, resumed", Mode::Stateless, of(ARTIST, DEFAULT_NAMESPACE), true),
+        plan("page of artists", Mode::Stateful(PAGE_ROWS), all(ARTIST), false),
+        plan("page of albums in default", Mode::Stateful(PAGE_ROWS), of(ALBUM, DEFAULT_NAMESPACE), true),
+    ]
+}

@@ -1,0 +1,12 @@
+//! The runs of histories against servers.
+
+mod client;
+mod convert;
+mod history;
+mod server;
+mod watcher;
+mod workload;
+mod world;
+
+pub(crate) mod histories;
+pub(crate) mod planted;

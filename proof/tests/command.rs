@@ -1,0 +1,56 @@
+//! The command: a clean history, and a record that is judged again.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test")]
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use mortise_proof::record::{Answer, Call, Entry, History, Key, Operation};
+
+fn proof(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mortise-proof")).args(args).output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_record_is_judged_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("history.json");
+    let key = Key { kind: "Artist".into(), namespace: "default".into(), name: "a".into() };
+    let read = |begun, version: u64| {
+        let state = serde_json::json!({
+            "key": key, "uid": "u", "version": version, "generation": "", "edition": 1, "content": version.to_string(),
+            "owner": null, "is_marked": false, "has_finalizers": false, "statuses": {}, "digest": version,
+        });
+        let answer = Answer::Stored(serde_json::from_value(state).unwrap());
+        let call = Call::Read { key: key.clone(), uid: String::new(), is_consistent: true };
+        Entry::Operation(Operation { client: 0, begun, ended: begun + 1, call, answer })
+    };
+    let judge = |entries: Vec<Entry>| {
+        let history = History { seed: 0, entries, ending: None };
+        std::fs::write(&file, serde_json::to_vec(&history).unwrap()).unwrap();
+        proof(&["check", file.to_str().unwrap()])
+    };
+    let clean = judge(vec![read(10, 1), read(20, 2)]);
+    assert!(clean.status.success(), "{}", printed(&clean));
+    let broken = judge(vec![read(10, 2), read(20, 1)]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(printed(&broken).contains("a call shows the newest state"), "{}", printed(&broken));
+}
+
+/// Needs the server beside the command; `cargo test --workspace` builds it.
+#[test]
+fn a_short_history_with_a_kill_is_clean() {
+    if !Path::new(env!("CARGO_BIN_EXE_mortise-proof")).with_file_name("mortise").exists() {
+        println!("left out: the server is not built; run cargo build -p mortise");
+        return;
+    }
+    let ran = proof(&["histories", "--histories", "1", "--operations", "600", "--kills"]);
+    assert!(ran.status.success(), "{}", printed(&ran));
+    assert!(printed(&ran).contains(": clean"), "{}", printed(&ran));
+}
