@@ -63,7 +63,10 @@ fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> V
 
 #[cfg(test)]
 mod tests {
+    use mortise_plugin::testing::World;
+
     use super::*;
+    use crate::{WORKLOAD, proto::catalog::v1::Health};
 
     #[test]
     fn addresses_are_written_in_one_form() {
@@ -75,5 +78,32 @@ mod tests {
         ] {
             assert_eq!(canonical(host), form);
         }
+    }
+
+    #[test]
+    fn an_endpoint_has_what_its_workload_says() {
+        let at = |host: &str| WorkloadAddress { host: host.into(), ports: Vec::new() };
+        let data = Workload {
+            addresses: vec![at("10.0.0.1"), at("10.0.0.2")],
+            weight: 7,
+            labels: [("version".to_owned(), "2".to_owned())].into(),
+            zone: "rack-1".into(),
+            identity: "web.default".into(),
+            server_name: "web.example".into(),
+            ..Workload::default()
+        };
+        let workload = Typed::new(WORKLOAD.id("web-1", &World::tenancy()), data.clone());
+        let expected = |address: &str| Endpoint {
+            workload: "web-1".into(),
+            address: address.into(),
+            weight: 7,
+            health: Health::Passing.into(),
+            ports: Vec::new(),
+            labels: data.labels.clone(),
+            zone: "rack-1".into(),
+            identity: "web.default".into(),
+            server_name: "web.example".into(),
+        };
+        assert_eq!(endpoints(&Service::default(), &workload), ["10.0.0.1", "10.0.0.2"].map(expected));
     }
 }

@@ -113,3 +113,34 @@ fn default_protocol(protocol: &mut i32) {
         *protocol = Protocol::Tcp.into();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mortise_plugin::testing::World;
+
+    use super::*;
+    use crate::{
+        HTTP_ROUTE,
+        proto::catalog::v1::{HttpRouteRetry, HttpRouteRule, RouteBackend},
+    };
+
+    #[test]
+    fn routes_get_weights_and_statuses_where_they_have_none() {
+        let backend = |weight| RouteBackend { service: "web".into(), port: 0, weight };
+        let range = |from, to| HttpStatusRange { from, to };
+        let rule = |weights: &[Option<u32>], statuses: &[HttpStatusRange]| HttpRouteRule {
+            backends: weights.iter().copied().map(backend).collect(),
+            retry: Some(HttpRouteRetry { statuses: statuses.to_vec(), ..HttpRouteRetry::default() }),
+            ..HttpRouteRule::default()
+        };
+        let given = HttpRoute {
+            rules: vec![rule(&[None, Some(0), Some(7)], &[]), rule(&[], &[range(429, 0), range(502, 504)])],
+            ..HttpRoute::default()
+        };
+        let mut found = Typed::new(HTTP_ROUTE.id("r", &World::tenancy()), given);
+        route(&mut found).unwrap();
+        let expected =
+            [rule(&[Some(1), Some(0), Some(7)], &[range(500, 599)]), rule(&[], &[range(429, 429), range(502, 504)])];
+        assert_eq!((found.data.rules.as_slice(), found.data.services), (&expected[..], vec!["web".to_owned()]));
+    }
+}

@@ -18,6 +18,8 @@
 //! [`attempt::LOOKUPS`] look-ups of names.
 
 mod attempt;
+#[cfg(test)]
+mod edge_tests;
 mod fault;
 mod http;
 mod places;

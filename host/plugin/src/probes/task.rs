@@ -272,3 +272,26 @@ fn time(found: &Found) -> (i64, i32) {
 fn now() -> Option<prost_types::Timestamp> {
     Some(mortise_clock::date().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_changes_after_results_in_a_row() {
+        for (passing_after, failing_after, results, states, tells) in [
+            (1, 1, "-+--++", "-+--++", "tttttt"),
+            (3, 2, "++-+++-+--+", "-----++++--", "..t..t.t.t."),
+            (2, 3, "+++--+---++", "-+++++++--+", ".tt..t..t.t"),
+        ] {
+            let thresholds = Thresholds { passing_after, failing_after };
+            let mut judgement = Judgement { thresholds, passes: false, against: 0 };
+            let (mut found, mut told) = (String::new(), String::new());
+            for result in results.chars() {
+                told.push(if judgement.take(result == '+') { 't' } else { '.' });
+                found.push(if judgement.passes { '+' } else { '-' });
+            }
+            assert_eq!((found.as_str(), told.as_str()), (states, tells), "{results}");
+        }
+    }
+}

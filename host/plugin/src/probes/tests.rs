@@ -1,7 +1,11 @@
 //! Probes on a clock that moves only when everything waits: 500 checks of which half hang take no time, and a slow
 //! machine changes nothing.
 
-use std::{collections::BTreeMap, future::pending, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use mortise_resource::probes::{HttpProbe, Probe as WantedProbe, TcpProbe, probe::Check as WantedCheck};
@@ -19,8 +23,10 @@ type Write = (Instant, String, bool, String);
 
 /// Writes into memory.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     writes: Mutex<Vec<Write>>,
+    /// The messages of the writes.
+    pub(super) messages: Mutex<Vec<String>>,
     deleted: Mutex<Vec<(Instant, String)>>,
     conflicts: Mutex<usize>,
 }
@@ -36,6 +42,7 @@ impl ProbeWriter for Memory {
         let condition = status.conditions[0].clone();
         let passes = condition.state() == pb::condition::State::True;
         self.writes.lock().push((Instant::now(), id.name, passes, condition.reason));
+        self.messages.lock().push(condition.message);
         Ok(())
     }
 
@@ -46,10 +53,10 @@ impl ProbeWriter for Memory {
 }
 
 /// Answers by host: `hangs` never, `flaps` as the table says, all others at once.
-struct Script {
+pub(super) struct Script {
     begun: Instant,
     attempts: Mutex<BTreeMap<String, Vec<Instant>>>,
-    flaps: Mutex<Vec<bool>>,
+    pub(super) flaps: Mutex<Vec<bool>>,
 }
 
 #[async_trait]
@@ -69,22 +76,22 @@ impl Attempt for Script {
     }
 }
 
-struct Bench {
-    probes: Probes,
-    script: Arc<Script>,
-    memory: Arc<Memory>,
-    permit: Arc<Permit>,
+pub(super) struct Bench {
+    pub(super) probes: Probes,
+    pub(super) script: Arc<Script>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) permit: Arc<Permit>,
 }
 
-fn seconds(seconds: i64) -> Option<prost_types::Duration> {
+pub(super) fn seconds(seconds: i64) -> Option<prost_types::Duration> {
     Some(prost_types::Duration { seconds, nanos: 0 })
 }
 
-fn id(name: &str) -> pb::Id {
+pub(super) fn id(name: &str) -> pb::Id {
     pb::Id { uid: format!("uid-{name}"), name: name.to_owned(), ..pb::Id::default() }
 }
 
-fn tcp(host: &str) -> WantedProbe {
+pub(super) fn tcp(host: &str) -> WantedProbe {
     WantedProbe {
         key: "up".to_owned(),
         condition: "Passing".to_owned(),
@@ -96,7 +103,7 @@ fn tcp(host: &str) -> WantedProbe {
 }
 
 /// A probe by report; `reported` is the date of a passing report.
-fn report(ttl: i64, reported: Option<i64>) -> WantedProbe {
+pub(super) fn report(ttl: i64, reported: Option<i64>) -> WantedProbe {
     let stored = reported.map(|seconds| {
         let state = pb::condition::State::True.into();
         let condition = pb::Condition { r#type: "Passing".to_owned(), state, ..pb::Condition::default() };
@@ -107,19 +114,19 @@ fn report(ttl: i64, reported: Option<i64>) -> WantedProbe {
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let script = Arc::new(Script { begun: Instant::now(), attempts: Mutex::default(), flaps: Mutex::default() });
         let permit = Arc::new(Permit::of("p", Grants::default()));
         Self { probes: Probes::with("p".to_owned(), script.clone()), script, memory: Arc::default(), permit }
     }
 
-    fn set(&self, name: &str, group: &str, probes: Vec<WantedProbe>) {
+    pub(super) fn set(&self, name: &str, group: &str, probes: Vec<WantedProbe>) {
         let wanted = Wanted { probes, group: group.to_owned(), ..Wanted::default() };
         let writer: Arc<dyn ProbeWriter> = self.memory.clone();
         self.probes.set(id(name), wanted, &self.permit, &writer).unwrap();
     }
 
-    fn of(&self, name: &str) -> Vec<(bool, String)> {
+    pub(super) fn of(&self, name: &str) -> Vec<(bool, String)> {
         let writes = self.memory.writes.lock();
         writes.iter().filter(|(_, of, ..)| of == name).map(|(_, _, passes, reason)| (*passes, reason.clone())).collect()
     }
@@ -154,6 +161,7 @@ async fn checks_that_hang_delay_neither_reports_nor_checks_of_other_groups() {
         assert!((Duration::from_secs(7)..Duration::from_secs(7) + late).contains(&took), "{name}: {took:?}");
     }
     let attempts = bench.script.attempts.lock();
+    let mut fourth = BTreeSet::new();
     for (name, times) in attempts.iter().filter(|(name, _)| name.starts_with("passes-")) {
         assert!(times.len() >= 6, "{name}: {}", times.len());
         for pair in times.windows(2) {
@@ -161,7 +169,9 @@ async fn checks_that_hang_delay_neither_reports_nor_checks_of_other_groups() {
             let jittered = Duration::from_millis(9_500)..=Duration::from_millis(10_500) + late;
             assert!(jittered.contains(&between), "{name}: {between:?}");
         }
+        fourth.insert(times[3]);
     }
+    assert!(fourth.len() > 100, "checks with one interval spread: {} times", fourth.len());
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,6 +183,9 @@ async fn a_group_that_hangs_on_every_place_leaves_the_next_one_to_others() {
     sleep(Duration::from_secs(1)).await;
     let begun = Instant::now();
     bench.set("web", "quick", vec![tcp("web")]);
+    bench.set("silent", "slow", vec![report(1, Some(1))]);
+    sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(bench.of("silent"), [(false, "Expired".to_owned())], "a report needs no place");
     sleep(Duration::from_secs(10)).await;
     let first = bench.script.attempts.lock()["web"][0].duration_since(begun);
     assert!(first <= Duration::from_millis(4_100), "the places come back after a timeout: {first:?}");
@@ -269,7 +282,7 @@ async fn probes_end_with_their_resource_and_change_with_their_limits() {
 }
 
 /// A server that answers each connection with the next of these, and its port.
-async fn server(answers: Vec<&'static str>) -> u16 {
+pub(super) async fn server(answers: Vec<&'static str>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {

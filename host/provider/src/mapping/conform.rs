@@ -266,6 +266,9 @@ mod tests {
         let filled = of(&[("two", text("by the plugin"))]);
         let (planned, divergences) = conform(&object, &of(&[]), Some(&filled));
         assert_eq!((planned.get("two"), divergences.is_empty()), (&text("by the plugin"), true));
+        // A plugin may choose another member than the user.
+        let (planned, _) = conform(&object, &of(&[("one", text("by the user"))]), Some(&filled));
+        assert_eq!(planned.get("two"), &text("by the plugin"));
         let other = object.attributes.iter().find(|attribute| attribute.name == "two").unwrap();
         assert!(other.flags.computed && other.flags.optional);
     }

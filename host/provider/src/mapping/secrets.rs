@@ -67,7 +67,8 @@ mod tests {
         let declarations = "message Leaf { string secret = 1; }
             message Tree { repeated Tree children = 1; map<string, Leaf> leaves = 2; }
             message Plain { repeated Plain more = 1; string text = 2; }
-            message M { Tree tree = 1; Plain plain = 2; google.protobuf.Struct open = 3; google.protobuf.Value any = 4; }";
+            message M { Tree tree = 1; Plain plain = 2; google.protobuf.Struct open = 3; google.protobuf.Value any = 4;
+                        google.protobuf.Any held = 5; }";
         let options = |field: &FieldDescriptor| FieldOptions {
             debug_redact: field.name() == "secret",
             ..FieldOptions::default()
@@ -82,6 +83,7 @@ mod tests {
         assert!(!sensitive("tree", "leaves"), "shown as objects, with the secret hidden");
         assert!(!sensitive("plain", "more"));
         assert!(!object.attributes[2].flags.sensitive && !object.attributes[3].flags.sensitive);
+        assert!(object.attributes[4].flags.sensitive, "it may hold each message");
         assert!(object.has_secrets());
     }
 

@@ -378,7 +378,7 @@ pub(crate) mod tests {
             "syntax = \"proto3\";\npackage t;\nimport \"google/protobuf/timestamp.proto\";\nimport \
              \"google/protobuf/duration.proto\";\nimport \"google/protobuf/struct.proto\";\nimport \
              \"google/protobuf/wrappers.proto\";\nimport \"google/protobuf/empty.proto\";\nimport \
-             \"google/protobuf/field_mask.proto\";\n{declarations}"
+             \"google/protobuf/field_mask.proto\";\nimport \"google/protobuf/any.proto\";\n{declarations}"
         );
         std::fs::write(dir.path().join("t.proto"), text).unwrap();
         let mut compiler = protox::Compiler::new([dir.path()]).unwrap();

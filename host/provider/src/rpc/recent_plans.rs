@@ -138,9 +138,24 @@ mod tests {
         plans.add(origin("huge"), large(MAX_BYTES));
         assert!(plans.take(&origin("huge")).is_none(), "it has too many bytes alone");
         assert!(plans.take(&origin("small")).is_some(), "and displaces none");
-        let request = pb::Resource { version: "x".repeat(MAX_BYTES), ..pb::Resource::default() };
-        plans.add(origin("request"), RecentPlan { request, ..plan(true) });
-        assert!(plans.take(&origin("request")).is_none());
+        let text = || "x".repeat(MAX_BYTES);
+        let request = pb::Resource { version: text(), ..pb::Resource::default() };
+        let mut divergences = Divergences::default();
+        divergences.record(&[], Value::String(text()));
+        let diagnostics = vec![Diagnostic { detail: text(), ..Diagnostic::default() }];
+        let [config, prior] = ["config", "prior"].map(origin);
+        let (config, prior) =
+            (Origin { config: Value::String(text()), ..config }, Origin { prior: Value::String(text()), ..prior });
+        for (origin, large) in [
+            (origin("request"), RecentPlan { request, ..plan(true) }),
+            (origin("divergences"), RecentPlan { divergences, ..plan(true) }),
+            (origin("diagnostics"), RecentPlan { diagnostics, ..plan(true) }),
+            (config, plan(true)),
+            (prior, plan(true)),
+        ] {
+            plans.add(origin.clone(), large);
+            assert!(plans.take(&origin).is_none(), "{} counts", origin.name);
+        }
     }
 
     #[test]

@@ -323,3 +323,6 @@ pub(super) fn resource_name(prefix: &str, kind: &pb::Type) -> String {
     let plain = |text: &str| text.replace(['-', '.'], "_").to_ascii_lowercase();
     format!("{prefix}_{}_{}", plain(&kind.group), crate::mapping::attribute_name(&kind.kind))
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,9 @@ use crate::{
     proto::catalog::v1::{CheckTls, HealthCheck, HttpCheck, Workload, health_check::Check},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Workloads whose checks are passed on at once.
 const PARALLEL: u32 = 4;
 

@@ -46,7 +46,7 @@ pub(crate) static CONTROLLER: Controller<Endpoints> = Controller::new("endpoints
 pub(crate) struct Endpoints;
 
 /// The services with the workload in their head.
-fn of_workload(ctx: &Context<'_>, workload: &Typed<Workload>) -> Result<Vec<pb::Id>, Error> {
+pub(super) fn of_workload(ctx: &Context<'_>, workload: &Typed<Workload>) -> Result<Vec<pb::Id>, Error> {
     let mut services = selection::services(ctx, workload)?;
     let mut fault = None;
     services.retain(|service| match layout::cached(ctx, service) {

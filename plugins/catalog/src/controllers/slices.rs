@@ -27,6 +27,9 @@ use crate::{
     selection,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Key of a Service's status.
 const STATUS_KEY: &str = "catalog.v1/slices";
 

@@ -301,4 +301,22 @@ mod tests {
         assert!(plan.notes[0].text.contains("mortise catalog report web-2 service-web-2 --passing"));
         assert_eq!(plan.skipped[0].text, r#"the state "asleep" of its check "odd" is unknown"#);
     }
+
+    #[test]
+    fn critical_checks_beyond_those_of_a_workload_are_left_out() {
+        let checks = |count: usize| {
+            let check = |number: usize| format!(r#"{{"CheckID": "c-{number}", "Status": "critical"}}"#);
+            let checks: Vec<_> = (0..count).map(check).collect();
+            format!(
+                r#"[{{"Node": {{"Node": "n", "Address": "10.0.0.1"}}, "Service": {{"ID": "web", "Service": "web"}},
+                    "Checks": [{}]}}]"#,
+                checks.join(", ")
+            )
+        };
+        for (count, skipped) in [(MAX_CHECKS, 0), (MAX_CHECKS + 1, 1), (MAX_CHECKS + 2, 1)] {
+            let plan = read(&checks(count)).unwrap();
+            let known = plan.workloads["web"].data.checks.len();
+            assert_eq!((known, plan.notes.len(), plan.skipped.len()), (MAX_CHECKS, MAX_CHECKS, skipped), "{count}");
+        }
+    }
 }

@@ -115,4 +115,14 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn addresses_beyond_those_of_a_workload_are_left_out() {
+        let line = |number: usize| format!("192.0.2.{number} web\n");
+        let text: String = (1..=MAX_ADDRESSES + 1).chain(1..=MAX_ADDRESSES).map(line).collect();
+        let plan = read(&text);
+        assert_eq!(plan.workloads["web"].data.addresses.len(), MAX_ADDRESSES);
+        let skipped: Vec<_> = plan.skipped.iter().map(|one| one.place.to_string()).collect();
+        assert_eq!(skipped, [format!("hosts:{}", MAX_ADDRESSES + 1)]);
+    }
 }

@@ -1,6 +1,6 @@
 //! The routes of services, in a world in memory.
 
-use mortise_plugin::{Typed, testing::World};
+use mortise_plugin::{Typed, pb, testing::World};
 
 use super::{MAX_BACKENDS, MAX_ROUTES, STATUS_KEY};
 use crate::{
@@ -102,4 +102,17 @@ fn backends_beyond_the_bound_wait_for_a_place() {
     world.settle().unwrap();
     assert_eq!(self::names(&world, "web").unwrap().len(), MAX_BACKENDS / 256);
     assert_eq!(reasons(&world, "route-8"), ["Waiting", "NoService"]);
+}
+
+#[test]
+fn routes_of_an_earlier_service_are_replaced() {
+    let world = World::new(&PLUGIN);
+    let web = put_service(&world, "web");
+    put_route(&world, "canary", "web", &[]);
+    let id = ROUTES.id("web", &World::tenancy());
+    let earlier = pb::Id { uid: "01ARZ3NDEKTSV4RRFFQ69G5FAV".into(), ..web.id().clone() };
+    world.put(&Typed::new(id.clone(), ServiceRoutes::default()).owned_by(&earlier)).unwrap();
+    world.settle().unwrap();
+    assert_eq!(world.get::<ServiceRoutes>(&id).unwrap().owner().unwrap().uid, web.id().uid);
+    assert_eq!(names(&world, "web"), Some(vec!["canary".into()]));
 }

@@ -358,6 +358,16 @@ mod tests {
     }
 
     #[test]
+    fn the_variables_of_an_env_file_are_bounded() {
+        let added = |count: usize| {
+            let file: String = (0..count).map(|number| format!("V{number}=1\n")).collect();
+            Variables::new(&env).add_file(&file)
+        };
+        assert!(added(MAX_VARIABLES).is_ok());
+        assert!(matches!(added(MAX_VARIABLES + 1), Err((_, EnvFileError::Count))));
+    }
+
+    #[test]
     fn env_files_have_names_quotes_and_comments() {
         let mut variables = Variables::new(&env);
         let text = "# comment\n\nA=1\nexport B = two words # not this\nC='$SET \\n'\nD=\"$SET ${A}\\n\\$A\"\n\

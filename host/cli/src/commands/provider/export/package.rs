@@ -187,8 +187,12 @@ mod tests {
         File::options().append(true).open(&second.program).unwrap().set_modified(at).unwrap();
         let made = [(&first, "a"), (&second, "b")].map(|(binary, folder)| {
             let package = make(binary, &places(&dir.path().join(folder))).unwrap();
-            let (hash, path) = (package.archive_hash.clone(), package.paths[1].clone());
+            let (hash, [unpacked, path]) = (package.archive_hash.clone(), package.paths.clone());
+            let listed = package.folder_hash.clone();
             package.place().unwrap();
+            let name = unpacked.file_name().unwrap().to_str().unwrap();
+            let program = format!("{:x}", Sha256::digest(fs::read(&unpacked).unwrap()));
+            assert_eq!(listed, folder_hash(&[(name, &program)]), "core reads the folder of the program");
             (hash, fs::read(path).unwrap())
         });
         assert_eq!(made[0], made[1]);
