@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use hickory_proto::{op::ResponseCode, rr::RecordType};
+use mortise_api::catalog;
 use mortise_plugin_catalog::proto::catalog::v1::{
     EndpointSlice, Service, ServiceEndpoints, ServicePort, Workload, WorkloadAddress, WorkloadPort,
 };
@@ -125,6 +126,22 @@ async fn slices_are_parts_of_one_service_for_proxies_and_resolvers() {
     assert!(truncated.metadata.truncation, "a datagram is too small for all of them");
     let absent = ask(dns, "web-70.web.default.svc.cluster.local.", RecordType::A).await;
     assert_eq!(absent.metadata.response_code, ResponseCode::NXDomain);
+}
+
+/// A part that never comes holds back the others for some seconds, and then no longer.
+#[tokio::test]
+async fn a_slice_that_never_comes_hides_no_other_endpoint() {
+    let server = Server::start().await;
+    let absent = catalog::SliceRange { slice: "web-slice-01".into(), from: "w".into() };
+    let known = |addr: &str| {
+        let head = crate::destination::proxy::service([at(addr)]);
+        catalog::ServiceEndpoints { slices: vec![absent.clone()], ..head }
+    };
+    server.set("web", &known("10.0.0.1:8080")).await;
+    let mut stream = Api::Linkerd.of(&server, "web").await;
+    assert_eq!(stream.added().await, addrs(&["10.0.0.1:8080"]));
+    server.set("web", &known("10.0.0.2:8080")).await;
+    assert_eq!(stream.added().await, addrs(&["10.0.0.2:8080"]));
 }
 
 /// 20,000 endpoints of one service, of which 200 workloads change: the figures in docs/service-discovery.md. It takes

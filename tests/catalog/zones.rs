@@ -202,3 +202,18 @@ async fn the_only_endpoint_of_its_kind_is_found_among_many_slices() {
     let found = ask(dns, WEB, RecordType::A).await;
     assert!(found.metadata.truncation && found.answers.len() > 70, "{found}");
 }
+
+/// An answer with some slices of a large service is not kept: the next one has others.
+#[tokio::test]
+async fn answers_with_a_part_of_the_slices_are_drawn_again() {
+    let (server, dns) = start().await;
+    write_slices(&server).await;
+    let mut slices = BTreeSet::new();
+    let mut asked = 0;
+    while slices.len() < 20 {
+        asked += 1;
+        assert!(asked < 400, "only the slices {slices:?}");
+        let found = in_order(&ask(dns, WEB, RecordType::A).await);
+        slices.extend(found.iter().filter_map(|address| address.split('.').nth(2)).map(str::to_owned));
+    }
+}

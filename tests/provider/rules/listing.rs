@@ -8,7 +8,7 @@ use super::{EVERYTHING, REQUIRED, attached, id_of, socket, summaries, text};
 use crate::{
     provider::{
         real_core::RealCore,
-        terraform_core::{Core, Listed, path_of},
+        terraform_core::{Core, Listed, encode, path_of},
     },
     support::{Server, Setup, any, labelled, make_place, resource, tenancy, tokens::Guarded},
 };
@@ -135,6 +135,55 @@ async fn a_list_ends_at_its_limit_and_reports_that_there_are_more() {
             assert!(said.contains(&format!("there are more than {limit} resources|Set limit")), "{said}");
         }
     }
+}
+
+/// Writes 60 resources, takes the first of their list, and then deletes, replaces and adds some: core takes a list
+/// slowly, and a page has ten resources at most. Returns the other names of the list, or the fault at its end.
+async fn rest_of_a_slow_list(server: &Server, core: &mut Core) -> Result<Vec<String>, String> {
+    let large = |byte: u8| Everything { raw: vec![byte; 300_000], ..Everything::default() };
+    for number in 0..60 {
+        server.write(thing(&format!("n-{number:02}"), "default", &large(1), "prod")).await.unwrap();
+    }
+    let config = encode(&Value::Null);
+    let request = pb::list_resource::Request {
+        type_name: EVERYTHING.into(),
+        config,
+        include_resource_object: true,
+        limit: LIMIT,
+    };
+    let mut events = core.client.list_resource(request).await.unwrap().into_inner();
+    assert_eq!(events.message().await.unwrap().unwrap().display_name, "default/default/n-00");
+    for number in 40..50 {
+        server.delete(&id_of(&format!("n-{number}")), "").await.unwrap();
+        server.write(thing(&format!("n-{number}-new"), "default", &large(2), "prod")).await.unwrap();
+        server.write(thing(&format!("n-{}", number + 10), "default", &large(3), "prod")).await.unwrap();
+    }
+    let mut found = Vec::new();
+    while let Some(event) = events.message().await.unwrap() {
+        if event.identity.is_none() {
+            return Err(summaries(&event.diagnostic));
+        }
+        found.push(event.display_name);
+    }
+    Ok(found)
+}
+
+#[tokio::test]
+async fn a_list_that_core_takes_slowly_is_of_one_version() {
+    let (server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    let expected: Vec<_> = (1..60).map(|number| format!("default/default/n-{number:02}")).collect();
+    assert_eq!(rest_of_a_slow_list(&server, &mut core).await.unwrap(), expected);
+}
+
+/// The server keeps the version of a list as long as what was overwritten since has room.
+#[tokio::test]
+async fn a_list_whose_version_is_gone_ends_with_a_fault() {
+    let server = Setup::new().guest("every-field").env("MORTISE_STORE_WATCH_BYTES", "1MiB").start().await;
+    let mut core = Core::attach(&socket(&server)).await;
+    core.configure(&[]).await.unwrap();
+    let said = rest_of_a_slow_list(&server, &mut core).await.unwrap_err();
+    assert!(said.contains("listing: the resources changed too much between two pages|Run it again"), "{said}");
 }
 
 /// The data source that lists has the same conditions, and all pages.

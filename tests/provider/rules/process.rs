@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{EVERYTHING, REQUIRED, id_of, summaries, text};
+use super::{EVERYTHING, REQUIRED, id_of, socket, summaries, text};
 use crate::{
     provider::{
         real_core::{self, RealCore},
@@ -70,6 +70,19 @@ fn base64_of(text: &str) -> Vec<u8> {
 async fn ended(launched: &mut Launched) {
     assert!(timeout(PATIENCE, launched.child.wait()).await.unwrap().unwrap().success());
     assert!(!launched.socket.exists(), "the socket goes with the process");
+}
+
+/// Core opens a connection for each instance of the provider in each phase.
+#[tokio::test]
+async fn a_hundred_cores_are_attached_at_the_same_time() {
+    let server = Setup::new().start().await;
+    let mut cores = Vec::new();
+    for _ in 0..100 {
+        cores.push(Core::attach(&socket(&server)).await);
+    }
+    for core in &mut cores {
+        core.configure(&[]).await.unwrap();
+    }
 }
 
 #[tokio::test]

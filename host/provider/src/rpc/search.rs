@@ -7,9 +7,15 @@ use mortise_resource::{
     goten::LabelSelector,
     name, pb,
 };
+use tonic::{Code, Status};
 
-use super::{answer::Faults, diagnostic::error_at, session::Server};
+use super::{
+    answer::Faults,
+    diagnostic::{error, error_at},
+    session::Server,
+};
 use crate::{
+    proto::tfplugin6::Diagnostic,
     schema::ResourceSchema,
     state::tenancy_of,
     value::{Step, Value},
@@ -60,6 +66,15 @@ fn listed_place(scope: Scope, config: &Value, server: &Server) -> pb::Tenancy {
     tenancy
 }
 
+/// The fault of a search whose version the server no longer keeps.
+fn changed_too_much(status: &Status) -> Diagnostic {
+    let next = "Run it again, or narrow it with filter, selector or name_prefix.";
+    error(
+        "listing: the resources changed too much between two pages",
+        format!("{next} The server: {}", status.message()),
+    )
+}
+
 /// A search, page by page, as of one version of the server.
 pub(super) struct Search<'s> {
     server: &'s Server,
@@ -95,7 +110,10 @@ impl<'s> Search<'s> {
         let Some(mut request) = self.next.take() else { return Ok(None) };
         request.page_size = i32::try_from(wanted.min(MAX_PAGE)).unwrap_or(i32::MAX);
         let page = self.server.client.search(request.clone()).await;
-        let page = page.map_err(|status| self.server.faults("listing", &status))?;
+        let page = page.map_err(|status| match status.code() {
+            Code::Aborted if !request.page_token.is_empty() => vec![changed_too_much(&status)],
+            _ => self.server.faults("listing", &status),
+        })?;
         let SearchResponse { resources, next_page_token: page_token, at, .. } = page;
         // A server of an earlier version has no versions.
         self.next = (!page_token.is_empty()).then_some(SearchRequest { page_token, at, ..request });
