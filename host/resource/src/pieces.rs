@@ -63,7 +63,7 @@ mod tests {
             let data = prost_types::Any { type_url: String::new(), value: vec![7; filling] };
             Resource { version: version.to_string(), data: Some(data), ..Resource::default() }
         };
-        let resources: Vec<_> = [0, 1, 700, PIECE_BYTES, 100, 3 * PIECE_BYTES, 0, 127, 128, 20_000, 20_000]
+        let resources: Vec<_> = [0, 1, 700, PIECE_BYTES, 100, 3 * PIECE_BYTES, 0, 127, 128, 20_000, 20_000, 7]
             .into_iter()
             .enumerate()
             .map(|(version, filling)| named(version, filling))

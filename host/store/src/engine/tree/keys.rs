@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(chunk_parts(&chunk(7, RESOURCE, 3)), Some((7, RESOURCE, 3)));
         for broken in [&b""[..], b"r", b"rg\0K\0", b"e123", b"c1", b"oa\0", b"ua\0b\0c\0"] {
             assert_eq!(usage_parts(broken), None);
-            assert!(!is_place(broken) && place(broken).is_none());
+            assert_eq!(is_place(broken), place(broken).is_some());
             assert_eq!(
                 (split(broken), event_seq(broken), chunk_parts(broken), child(broken)),
                 (None, None, None, None)
