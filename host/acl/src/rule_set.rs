@@ -65,7 +65,8 @@ impl Area {
     /// and those of longer rules.
     fn levels_below<'a>(&'a self, prefix: &'a str) -> (Option<Level>, impl Iterator<Item = Level> + 'a) {
         let after = (Bound::Excluded(prefix.as_bytes()), Bound::Unbounded);
-        let longer = self.prefixes.range::<[u8], _>(after).take_while(move |(rule, _)| rule.starts_with(prefix.as_bytes()));
+        let longer =
+            self.prefixes.range::<[u8], _>(after).take_while(move |(rule, _)| rule.starts_with(prefix.as_bytes()));
         let exact = self.exact.iter().filter(move |(name, _)| name.starts_with(prefix));
         let levels = longer.map(|(_, level)| *level).chain(exact.map(|(_, level)| *level));
         (self.prefix_level(prefix.as_bytes()), levels)
@@ -219,21 +220,13 @@ mod tests {
         AreaRule { area: "key".into(), name: name.into(), is_prefix, level }
     }
 
-    const ARTIST: IdRef<'static> = IdRef {
-        group: "demo",
-        group_version: "v2",
-        kind: "Artist",
-        partition: "",
-        namespace: "",
-        name: "",
-        uid: "",
-    };
+    const ARTIST: IdRef<'static> =
+        IdRef { group: "demo", group_version: "v2", kind: "Artist", partition: "", namespace: "", name: "", uid: "" };
 
     #[test]
     fn a_rule_for_all_names_is_found_once() {
-        let reads = |area_rules: Vec<AreaRule>, names| {
-            set(area_rules, &[]).allows_every(Verb::Read, ARTIST, "key:read", names)
-        };
+        let reads =
+            |area_rules: Vec<AreaRule>, names| set(area_rules, &[]).allows_every(Verb::Read, ARTIST, "key:read", names);
         let (all, prefix) = (key_rule("", true, Level::Read), key_rule("demo/", true, Level::Write));
         assert!(reads(vec![all.clone()], Names::Below("demo/")));
         assert!(reads(vec![prefix.clone()], Names::Below("demo/a")));

@@ -160,9 +160,8 @@ impl CompiledTypeRule {
         let unit = |units: &[Box<str>], unit: &str| {
             units.is_empty() || units.iter().any(|allowed| **allowed == *unit || **allowed == *WILDCARD)
         };
-        let fits = self.concerns(verb, id)
-            && unit(&self.partitions, id.partition)
-            && unit(&self.namespaces, id.namespace);
+        let fits =
+            self.concerns(verb, id) && unit(&self.partitions, id.partition) && unit(&self.namespaces, id.namespace);
         if !fits {
             return None;
         }

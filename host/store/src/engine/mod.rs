@@ -55,8 +55,9 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, ChangeWatch, Consistency, CopyCursor, CopyRequest, Cursor, ExpectedId, Health, ListKey, OpenedChanges, PastContent,
-    Position, Query, Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
+    Backend, Batch, ChangeWatch, Consistency, CopyCursor, CopyRequest, Cursor, ExpectedId, Health, ListKey,
+    OpenedChanges, PastContent, Position, Query, Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage,
+    Watch, check::Problem,
 };
 
 /// A store in a local directory.
