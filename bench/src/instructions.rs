@@ -45,15 +45,17 @@ const CHECKPOINT: &str = "checkpoint_thread";
 /// Bytes of data in each resource.
 const DATA: usize = 512;
 
-/// Counted works; the first three use namespaces with 512 bytes of data.
+/// Counted works; all but the hooks use namespaces with 512 bytes of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Work {
     Read,
     /// A durable write.
     Write,
-    /// A list of 101 resources.
+    /// A list of 101 resources, which are in the maps in front of sled's tree.
     List,
+    /// The same, of resources in the tree.
+    TreeList,
     /// The three hooks of a write of 1 KB.
     Hooks,
 }
@@ -64,7 +66,7 @@ impl Work {
         match self {
             Self::Read => 300,
             Self::Write => 150,
-            Self::List => 30,
+            Self::List | Self::TreeList => 30,
             Self::Hooks => 100,
         }
     }
@@ -140,7 +142,7 @@ pub(crate) async fn check(update: bool) -> Outcome<()> {
     let paths = Paths { program, guest: mortise_test_guests::component("raw-hooks"), code: dir.path().join("code") };
     let mut counted = Counts::new();
     let others = async {
-        for work in [Work::Read, Work::Write, Work::List] {
+        for work in [Work::Read, Work::Write, Work::List, Work::TreeList] {
             counted.insert(work, difference(&paths, work).await?);
         }
         Ok(())
@@ -258,12 +260,20 @@ pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> 
     }
     let dir = tempfile::tempdir()?;
     let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin()?));
-    let backend = Arc::new(SledBackend::open(mortise_store::Options::new(dir.path().join("store")))?);
-    let service = ResourceService::new(backend.clone(), registry, Options::default());
+    let options = mortise_store::Options::new(dir.path().join("store"));
+    let mut backend = Arc::new(SledBackend::open(options.clone())?);
+    let mut service = ResourceService::new(backend.clone(), registry.clone(), Options::default());
     let caller = Caller::host(Consistency::Eventual);
     for turn in 0..NAMES {
         let resource = Some(namespace(turn));
         service.write(&caller, pb::WriteRequest { resource }).await?;
+    }
+    if let Work::TreeList = work {
+        // A close moves everything to the tree.
+        drop(service);
+        tokio::task::spawn_blocking(move || backend.close()).await?;
+        backend = Arc::new(SledBackend::open(options)?);
+        service = ResourceService::new(backend.clone(), registry, Options::default());
     }
     for turn in 0..count {
         let resource = namespace(turn);
@@ -274,7 +284,7 @@ pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> 
             Work::Write => {
                 service.write(&caller, pb::WriteRequest { resource: Some(resource) }).await?;
             }
-            Work::List => {
+            Work::List | Work::TreeList => {
                 let request = pb::ListRequest {
                     r#type: Some(types::namespace().to_pb()),
                     tenancy: Some(pb::Tenancy::default()),

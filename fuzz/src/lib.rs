@@ -15,7 +15,7 @@ use std::sync::{Once, OnceLock};
 
 use mortise_acl::{Areas, Policy};
 use mortise_plugin_manager::files::truncation;
-use mortise_resource::{EncodedResource, data};
+use mortise_resource::{EncodedResource, Outline, data};
 use mortise_service::registry::Registry;
 use mortise_text::{Limits, OneType, Source, parse, plain_documents};
 use prost::Message as _;
@@ -53,6 +53,10 @@ pub fn components(bytes: &[u8]) {
 pub fn records(bytes: &[u8]) {
     if let Ok(resource) = EncodedResource::parse(bytes.to_vec().into()) {
         let _ = (resource.id(), resource.deletion_mark(), resource.references(), resource.labels().count());
+        if let Some(outline) = Outline::find(bytes) {
+            assert_eq!(outline.group_version, resource.id().group_version.as_bytes());
+            assert_eq!(outline.schema_version, resource.schema_version());
+        }
     }
     mortise_store::fuzzing::stored(bytes);
     mortise_backup::fuzzing::entries(bytes);

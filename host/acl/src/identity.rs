@@ -12,7 +12,7 @@ use std::{
 use arc_swap::ArcSwap;
 use mortise_resource::{
     Code, Error, IdRef,
-    authorizer::{Authorizer, Effect, Verb},
+    authorizer::{Authorizer, Effect, Names, Verb},
     pb,
 };
 
@@ -142,6 +142,10 @@ impl Authorizer for Identity {
             true => self.rules.load().effect(verb, id, name),
             false => Effect::Deny,
         }
+    }
+
+    fn allows_every(&self, verb: Verb, of: IdRef<'_>, permission: &str, names: Names<'_>) -> bool {
+        self.is_valid() && self.rules.load().allows_every(verb, of, permission, names)
     }
 
     fn has_permissions(&self) -> bool {

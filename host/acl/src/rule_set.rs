@@ -8,7 +8,7 @@ use std::{
 
 use mortise_resource::{
     IdRef,
-    authorizer::{Effect, Verb},
+    authorizer::{Effect, Names, Verb},
 };
 
 use crate::{
@@ -59,6 +59,29 @@ impl Area {
             }
             within = within.get(..shared)?;
         }
+    }
+
+    /// The levels that decide about names that begin with a prefix: that of the prefix itself, `None` without a rule,
+    /// and those of longer rules.
+    fn levels_below<'a>(&'a self, prefix: &'a str) -> (Option<Level>, impl Iterator<Item = Level> + 'a) {
+        let after = (Bound::Excluded(prefix.as_bytes()), Bound::Unbounded);
+        let longer =
+            self.prefixes.range::<[u8], _>(after).take_while(move |(rule, _)| rule.starts_with(prefix.as_bytes()));
+        let exact = self.exact.iter().filter(move |(name, _)| name.starts_with(prefix));
+        let levels = longer.map(|(_, level)| *level).chain(exact.map(|(_, level)| *level));
+        (self.prefix_level(prefix.as_bytes()), levels)
+    }
+
+    /// Whether every name that begins with the prefix has at least this level.
+    fn grants_below(&self, prefix: &str, wanted: Level) -> bool {
+        let (level, mut longer) = self.levels_below(prefix);
+        level.is_some_and(|level| level >= wanted) && longer.all(|level| level >= wanted)
+    }
+
+    /// Whether a rule denies a name that begins with the prefix.
+    fn denies_below(&self, prefix: &str) -> bool {
+        let (level, mut longer) = self.levels_below(prefix);
+        level == Some(Level::Deny) || longer.any(|level| level == Level::Deny)
     }
 }
 
@@ -118,6 +141,31 @@ impl RuleSet {
         self.closed || (!self.management && self.level(area, name) == Some(Level::Deny))
     }
 
+    /// Whether the rules surely allow `verb` on all resources of the type of `of`, with `permission` on these names.
+    /// Costs a look at each rule.
+    pub(crate) fn allows_every(&self, verb: Verb, of: IdRef<'_>, permission: &str, names: Names<'_>) -> bool {
+        if self.management {
+            return true;
+        }
+        let Some((area, wanted)) = permission.rsplit_once(':') else { return false };
+        let area = self.areas.get(area);
+        match type_rule::decide_every(&self.type_rules, verb, of) {
+            _ if self.closed => false,
+            Some(Effect::Allow) => match names {
+                Names::One(name) => !self.is_denied(permission, name),
+                Names::Below(prefix) => area.is_none_or(|area| !area.denies_below(prefix)),
+            },
+            Some(Effect::Undecided) => match (names, Level::parse(wanted)) {
+                (Names::One(name), _) => self.is_allowed(permission, name),
+                (Names::Below(prefix), Some(wanted)) if wanted > Level::Deny => {
+                    area.is_some_and(|area| area.grants_below(prefix, wanted))
+                }
+                _ => false,
+            },
+            Some(Effect::Deny) | None => false,
+        }
+    }
+
     /// The decision of the rules by type; without a name, about all resources of the type in the id's place.
     pub(crate) fn effect(&self, verb: Verb, id: IdRef<'_>, name: Option<&str>) -> Effect {
         match self.management {
@@ -130,6 +178,7 @@ impl RuleSet {
 
 #[cfg(test)]
 mod tests {
+    use mortise_resource::data;
     use proptest::prelude::*;
 
     use super::*;
@@ -161,6 +210,59 @@ mod tests {
         if levels.contains(&Level::Deny) { Some(Level::Deny) } else { levels.into_iter().max() }
     }
 
+    fn set(area_rules: Vec<AreaRule>, type_rules: &[data::TypeRule]) -> RuleSet {
+        let type_rules = type_rules.iter().map(|rule| CompiledTypeRule::read(rule).unwrap()).collect();
+        let policy = Policy { area_rules, type_rules, ..Policy::default() };
+        RuleSet::new([("p", &policy)], &Areas::default(), false)
+    }
+
+    fn key_rule(name: &str, is_prefix: bool, level: Level) -> AreaRule {
+        AreaRule { area: "key".into(), name: name.into(), is_prefix, level }
+    }
+
+    const ARTIST: IdRef<'static> =
+        IdRef { group: "demo", group_version: "v2", kind: "Artist", partition: "", namespace: "", name: "", uid: "" };
+
+    #[test]
+    fn a_rule_for_all_names_is_found_once() {
+        let reads =
+            |area_rules: Vec<AreaRule>, names| set(area_rules, &[]).allows_every(Verb::Read, ARTIST, "key:read", names);
+        let (all, prefix) = (key_rule("", true, Level::Read), key_rule("demo/", true, Level::Write));
+        assert!(reads(vec![all.clone()], Names::Below("demo/")));
+        assert!(reads(vec![prefix.clone()], Names::Below("demo/a")));
+        assert!(!reads(vec![prefix.clone()], Names::Below("demo")), "some names have no rule");
+        assert!(!reads(vec![], Names::Below("demo/")));
+        assert!(reads(vec![all.clone(), key_rule("other/", true, Level::Deny)], Names::Below("demo/")));
+        for (name, is_prefix) in [("demo/miles", false), ("demo/m", true), ("demo/", true), ("demo/", false)] {
+            let rules = vec![all.clone(), key_rule(name, is_prefix, Level::Deny)];
+            assert!(!reads(rules.clone(), Names::Below("demo/")), "{name}");
+            assert!(reads(rules, Names::One("demo/korn")) != (is_prefix && name == "demo/"), "{name}");
+        }
+        assert!(!set(vec![all], &[]).allows_every(Verb::Read, ARTIST, "key:write", Names::Below("")));
+    }
+
+    #[test]
+    fn rules_by_type_decide_once_if_they_are_about_all_resources() {
+        let rule = |types: &str, deny: bool| data::TypeRule {
+            types: vec![types.into()],
+            verbs: vec!["read".into()],
+            deny,
+            ..data::TypeRule::default()
+        };
+        let reads = |rules: &[data::TypeRule], area_rules: Vec<AreaRule>| {
+            set(area_rules, rules).allows_every(Verb::Read, ARTIST, "key:read", Names::Below("demo/"))
+        };
+        let (allow, named) = (rule("demo/*", false), data::TypeRule { names: vec!["a".into()], ..rule("*", false) });
+        assert!(reads(&[allow.clone()], vec![]));
+        assert!(reads(&[allow.clone(), named.clone()], vec![]));
+        assert!(!reads(&[named], vec![]), "others are not allowed");
+        assert!(!reads(&[data::TypeRule { namespaces: vec!["n".into()], ..allow.clone() }], vec![]));
+        assert!(!reads(&[data::TypeRule { verbs: vec!["list".into()], ..allow.clone() }], vec![]));
+        assert!(!reads(&[allow.clone(), data::TypeRule { names: vec!["a".into()], ..rule("*", true) }], vec![]));
+        assert!(reads(&[allow.clone(), rule("other/*", true)], vec![]));
+        assert!(!reads(&[allow], vec![key_rule("demo/miles", false, Level::Deny)]), "the area denies one");
+    }
+
     proptest! {
         #[test]
         fn the_closest_rule_decides(rules in prop::collection::vec(rule(), 0..12), name in "[abé/]{0,6}") {
@@ -172,6 +274,14 @@ mod tests {
             for (asked, wanted) in [("key:read", Level::Read), ("key:list", Level::List), ("key:write", Level::Write)] {
                 let allowed = expected(&rules, &name).is_some_and(|level| level >= wanted);
                 prop_assert_eq!(set.is_allowed(asked, &name), allowed);
+            }
+            // A judgement for all names holds for each of them.
+            for asked in ["key:read", "key:list", "key:write", "key:deny", "key", "other:read"] {
+                let lengths = (0..=name.len()).filter(|length| name.is_char_boundary(*length));
+                for prefix in lengths.map(|length| &name[..length]) {
+                    let all = set.allows_every(Verb::Read, ARTIST, asked, Names::Below(prefix));
+                    prop_assert!(!all || set.is_allowed(asked, &name), "{asked} below {prefix}");
+                }
             }
             prop_assert!(!set.is_allowed("key:deny", &name) && !set.is_allowed("key", &name) && !set.is_allowed("other:read", &name));
         }

@@ -139,6 +139,16 @@ impl CompiledTypeRule {
         self.verbs.has(verb)
     }
 
+    fn concerns(&self, verb: Verb, of: IdRef<'_>) -> bool {
+        self.verbs.has(verb) && self.types.iter().any(|pattern| pattern.fits(of, self.deny))
+    }
+
+    /// Whether the rule fits every name in every place.
+    fn fits_all(&self) -> bool {
+        let any = |units: &[Box<str>]| units.is_empty() || units.iter().any(|unit| **unit == *WILDCARD);
+        self.fits_all_names() && any(&self.partitions) && any(&self.namespaces)
+    }
+
     pub(crate) fn fits_all_names(&self) -> bool {
         self.names.is_empty() && self.name_prefixes.is_empty()
     }
@@ -150,10 +160,8 @@ impl CompiledTypeRule {
         let unit = |units: &[Box<str>], unit: &str| {
             units.is_empty() || units.iter().any(|allowed| **allowed == *unit || **allowed == *WILDCARD)
         };
-        let fits = self.verbs.has(verb)
-            && self.types.iter().any(|pattern| pattern.fits(id, self.deny))
-            && unit(&self.partitions, id.partition)
-            && unit(&self.namespaces, id.namespace);
+        let fits =
+            self.concerns(verb, id) && unit(&self.partitions, id.partition) && unit(&self.namespaces, id.namespace);
         if !fits {
             return None;
         }
@@ -206,5 +214,27 @@ pub(crate) fn decide<'a>(
         None => Effect::Undecided,
         Some((_, true)) => Effect::Deny,
         Some((_, false)) => Effect::Allow,
+    }
+}
+
+/// The common decision of several rules about all resources of the type of `of`, in every place; `None` if resources
+/// may differ.
+pub(crate) fn decide_every<'a>(
+    rules: impl IntoIterator<Item = &'a CompiledTypeRule>,
+    verb: Verb,
+    of: IdRef<'_>,
+) -> Option<Effect> {
+    let (mut some, mut all) = (false, false);
+    for rule in rules.into_iter().filter(|rule| rule.concerns(verb, of)) {
+        // A closer rule may allow what this one denies.
+        if rule.deny {
+            return None;
+        }
+        (some, all) = (true, all || rule.fits_all());
+    }
+    match (some, all) {
+        (_, true) => Some(Effect::Allow),
+        (false, false) => Some(Effect::Undecided),
+        (true, false) => None,
     }
 }

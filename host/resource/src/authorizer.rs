@@ -29,6 +29,12 @@ pub trait Authorizer: Any + Send + Sync {
         Effect::Undecided
     }
 
+    /// Whether rules surely allow a verb on every resource of the type of `_of`, in every place, if the host also
+    /// requires `_permission` on one of these names. False if each resource has to be judged by itself.
+    fn allows_every(&self, _verb: Verb, _of: IdRef<'_>, _permission: &str, _names: Names<'_>) -> bool {
+        self.allows_all()
+    }
+
     /// Whether the caller has a policy at all. A caller without any learns from no answer which types there are
     /// ([`no_permissions`]).
     fn has_permissions(&self) -> bool {
@@ -64,6 +70,15 @@ pub trait Authorizer: Any + Send + Sync {
     fn default_tenancy(&self) -> Option<&pb::Tenancy> {
         None
     }
+}
+
+/// Names of a permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names<'n> {
+    /// This name alone.
+    One(&'n str),
+    /// Every name that begins with this text.
+    Below(&'n str),
 }
 
 /// The kind of access to a resource.

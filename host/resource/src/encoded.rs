@@ -11,15 +11,17 @@
 //! # Cost
 //! A head takes 128 bytes; finding it takes about 0.1 µs. Reading a text checks again that its bytes are UTF-8.
 
-use std::{ops::Range, str};
+mod head;
+
+use std::str;
 
 use prost::{DecodeError, Message as _, bytes::Bytes};
 
+use self::head::{Head, REFERENCES, Span, entry, part};
 use crate::{
     Error, IdRef,
     data::ReferenceRecord,
     goten::Meta,
-    meta::DELETION_TIMESTAMP,
     pb,
     types::Gvk,
     wire::{Cursor, Field, Value, WireError},
@@ -56,46 +58,8 @@ impl From<EncodingError> for Error {
     }
 }
 
-/// Range of a field in the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Span {
-    start: u32,
-    end: u32,
-}
-
-impl Span {
-    fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
-
-/// Number of the resource's field `meta`.
-const META: u32 = 1001;
-/// Number of the resource's field with the records of its references.
-const REFERENCES: u32 = 1002;
 /// Number of the meta's field `labels`.
 const LABELS: u32 = 5;
-
-/// Positions of the fields that rules ask for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Head {
-    id: Option<Span>,
-    group: Span,
-    group_version: Span,
-    kind: Span,
-    partition: Span,
-    namespace: Span,
-    name: Span,
-    uid: Span,
-    owner: Option<Span>,
-    version: Span,
-    generation: Span,
-    deletion_mark: Option<Span>,
-    schema_version: u32,
-    meta: Option<Span>,
-    /// Bytes of the records of references, tags and lengths included.
-    references: u32,
-}
 
 impl EncodedResource {
     /// Finds the head in the bytes.
@@ -104,8 +68,8 @@ impl EncodedResource {
     /// The bytes are not an encoded resource. The content outside of the head is not decoded, so its faults may stay
     /// unnoticed.
     pub fn parse(bytes: Bytes) -> Result<Self, EncodingError> {
-        match Self::with_head(bytes.clone()) {
-            Ok(Some(resource)) => Ok(resource),
+        match Head::find(&bytes) {
+            Ok(Some(head)) => Ok(Self { bytes, head }),
             Err(fault @ EncodingError::TooLong(_)) => Err(fault),
             // Repeated messages have to be merged; other faults get the decoder's error.
             Ok(None) | Err(_) => Self::encode(&pb::Resource::decode(bytes)?),
@@ -120,15 +84,8 @@ impl EncodedResource {
         let bytes = Bytes::from(resource.encode_to_vec());
         let length = bytes.len();
         // An encoder writes each message once.
-        Self::with_head(bytes)?.ok_or(EncodingError::TooLong(length))
-    }
-
-    /// Finds the head; `None` when one of its messages occurs several times.
-    fn with_head(bytes: Bytes) -> Result<Option<Self>, EncodingError> {
-        if u32::try_from(bytes.len()).is_err() {
-            return Err(EncodingError::TooLong(bytes.len()));
-        }
-        Ok(Head::find(&bytes)?.map(|head| Self { bytes, head }))
+        let head = Head::find(&bytes)?.ok_or(EncodingError::TooLong(length))?;
+        Ok(Self { bytes, head })
     }
 
     /// The encoded bytes.
@@ -301,108 +258,6 @@ impl EncodedResource {
     fn text(&self, span: Span) -> &str {
         str::from_utf8(part(&self.bytes, span)).unwrap_or_default()
     }
-}
-
-fn part(bytes: &[u8], span: Span) -> &[u8] {
-    bytes.get(span.range()).unwrap_or_default()
-}
-
-/// Key and value of a map's entry.
-fn entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
-    let (mut key, mut value) = (&[][..], &[][..]);
-    for field in Cursor::new(bytes) {
-        match field? {
-            Field { number: 1, value: Value::Bytes(found), .. } => key = found,
-            Field { number: 2, value: Value::Bytes(found), .. } => value = found,
-            _ => {}
-        }
-    }
-    Ok((key, value))
-}
-
-impl Head {
-    /// Walks over the fields; `None` when a message occurs several times.
-    fn find(bytes: &[u8]) -> Result<Option<Self>, EncodingError> {
-        let mut head = Self::default();
-        for field in Cursor::new(bytes) {
-            let Field { number, value, raw } = field?;
-            match (number, value) {
-                (1, Value::Bytes(id)) if head.id.is_none() => {
-                    head.id = Some(span(bytes, id));
-                    if !head.find_id(bytes, id)? {
-                        return Ok(None);
-                    }
-                }
-                (2, Value::Bytes(owner)) if head.owner.is_none() => head.owner = Some(span(bytes, owner)),
-                (1 | 2, Value::Bytes(_)) => return Ok(None),
-                (3, Value::Bytes(version)) => head.version = text(bytes, version)?,
-                (4, Value::Bytes(generation)) => head.generation = text(bytes, generation)?,
-                (5, Value::Bytes(metadata)) => {
-                    let (key, mark) = entry(metadata)?;
-                    let mark = text(bytes, mark)?;
-                    if key == DELETION_TIMESTAMP.as_bytes() {
-                        head.deletion_mark = Some(mark);
-                    }
-                }
-                // Protobuf keeps the lower 32 bits of a longer number.
-                (1000, Value::Varint(version)) => head.schema_version = version as u32,
-                (META, Value::Bytes(meta)) if head.meta.is_none() => head.meta = Some(span(bytes, meta)),
-                (REFERENCES, Value::Bytes(_)) => head.references += u32::try_from(raw.len()).unwrap_or_default(),
-                (1..=7 | META | REFERENCES, value) if value.bytes().is_none() => return Ok(None),
-                (1000 | META, _) => return Ok(None),
-                _ => {}
-            }
-        }
-        Ok(Some(head))
-    }
-
-    /// Finds the parts of the id; false when one of its messages occurs several times.
-    fn find_id(&mut self, bytes: &[u8], id: &[u8]) -> Result<bool, EncodingError> {
-        let (mut types, mut tenancies) = (0, 0);
-        for field in Cursor::new(id) {
-            let Field { number, value: Value::Bytes(content), .. } = field? else { continue };
-            match number {
-                1 => self.uid = text(bytes, content)?,
-                2 => self.name = text(bytes, content)?,
-                3 => {
-                    types += 1;
-                    for part in Cursor::new(content) {
-                        match part? {
-                            Field { number: 1, value: Value::Bytes(group), .. } => self.group = text(bytes, group)?,
-                            Field { number: 2, value: Value::Bytes(version), .. } => {
-                                self.group_version = text(bytes, version)?;
-                            }
-                            Field { number: 3, value: Value::Bytes(kind), .. } => self.kind = text(bytes, kind)?,
-                            _ => {}
-                        }
-                    }
-                }
-                4 => {
-                    tenancies += 1;
-                    let (partition, namespace) = entry(content)?;
-                    (self.partition, self.namespace) = (text(bytes, partition)?, text(bytes, namespace)?);
-                }
-                _ => {}
-            }
-        }
-        Ok(types <= 1 && tenancies <= 1)
-    }
-}
-
-/// Position of a part that a cursor found in the bytes; an empty part is at 0, wherever it is.
-fn span(bytes: &[u8], part: &[u8]) -> Span {
-    if part.is_empty() {
-        return Span::default();
-    }
-    let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
-    let position = |offset| u32::try_from(offset).unwrap_or_default();
-    Span { start: position(start), end: position(start + part.len()) }
-}
-
-/// Checks that a part is UTF-8, and returns its position.
-fn text(bytes: &[u8], part: &[u8]) -> Result<Span, EncodingError> {
-    str::from_utf8(part)?;
-    Ok(span(bytes, part))
 }
 
 #[cfg(test)]

@@ -20,7 +20,9 @@ mod id_ref;
 pub mod map_key;
 pub mod meta;
 pub mod name;
+mod outline;
 pub mod path;
+mod pieces;
 #[cfg(feature = "redaction")]
 pub mod redaction;
 pub mod resource_meta;
@@ -34,7 +36,9 @@ pub mod wire;
 pub use encoded::{EncodedResource, EncodingError};
 pub use error::{Code, Error, SERVER_STOPPING};
 pub use id_ref::IdRef;
+pub use outline::Outline;
 pub use path::{FieldFault, FieldPath, PathError, PathStep, split_paths};
+pub use pieces::{PIECE_BYTES, PieceWriter};
 pub use scope::Scope;
 
 /// Generated messages, one module per protobuf package.

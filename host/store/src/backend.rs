@@ -39,6 +39,7 @@ use tokio::sync::watch;
 use crate::{
     StoreId,
     changes::{ChangeWatch, OpenedChanges, PastContent, Position},
+    copies::{CopyCursor, CopyRequest},
     error::StoreError,
     ids::{ExpectedId, ListKey, TypeKey},
     quota::Usage,
@@ -280,6 +281,12 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Only faults of the store itself.
     async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError>;
+
+    /// Scans as [`Backend::scan`], and copies the resources of one GroupVersion into fields of a message.
+    ///
+    /// # Errors
+    /// Only faults of the store itself.
+    async fn scan_copies(&self, query: &Query, request: CopyRequest) -> Result<Box<dyn CopyCursor>, StoreError>;
 
     /// Scans a part of a query. An index finds resources by label, and a scan behind a place does not read what
     /// is before it.

@@ -16,6 +16,7 @@ pub mod changes;
 pub mod check;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod copies;
 mod engine;
 pub mod error;
 #[cfg(feature = "fuzzing")]
@@ -33,6 +34,7 @@ pub use backend::{
     Backend, Batch, Consistency, Cursor, Expectation, Health, Mutation, Query, ScanPart, Stats, Watch, WatchEvent,
 };
 pub use changes::{ChangeEvent, ChangeStep, ChangeWatch, OpenedChanges, PastContent, Position, PriorState};
+pub use copies::{CopiedPart, CopyCursor, CopyRequest};
 pub use engine::{Compaction, Comparison, FORMAT, Loader, Lock, Options, SledBackend, StoreId};
 pub use error::{IdPartError, StoreError};
 pub use ids::{ExpectedId, ListKey, TypeKey};

@@ -3,7 +3,7 @@
 
 use mortise_resource::{
     IdRef,
-    authorizer::{Authorizer, denial_text},
+    authorizer::{Authorizer, Names, Verb, denial_text},
     manifest as wire,
 };
 
@@ -109,6 +109,24 @@ impl Permission {
     #[must_use]
     pub fn area(&self) -> &str {
         self.permission.rsplit_once(':').map_or(&self.permission, |(area, _)| area)
+    }
+
+    /// Whether the caller's rules surely allow the verb, with this permission, on every resource of the type of `of`.
+    #[must_use]
+    pub fn is_held_on_all(&self, caller: &dyn Authorizer, verb: Verb, of: IdRef<'_>) -> bool {
+        let mut text = String::with_capacity(96);
+        for piece in &self.on {
+            match piece {
+                TextPart::Text(fixed) => text.push_str(fixed),
+                TextPart::Part(IdPart::Group) => text.push_str(of.group),
+                TextPart::Part(IdPart::GroupVersion) => text.push_str(of.group_version),
+                TextPart::Part(IdPart::Kind) => text.push_str(of.kind),
+                TextPart::Part(IdPart::Partition | IdPart::Namespace | IdPart::Name) => {
+                    return caller.allows_every(verb, of, &self.permission, Names::Below(&text));
+                }
+            }
+        }
+        caller.allows_every(verb, of, &self.permission, Names::One(&text))
     }
 
     /// Checks whether the caller has the permission on the resource of this id. Answers the refusal, which names the

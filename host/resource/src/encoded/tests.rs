@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::{Outline, meta::DELETION_TIMESTAMP};
 
 fn id(name: &str) -> pb::Id {
     pb::Id {
@@ -73,6 +74,9 @@ fn the_head_is_what_decoding_finds() {
         assert_eq!(found.collect::<BTreeMap<_, _>>(), labels);
         assert_eq!((encoded.version(), encoded.generation()), (&*resource.version, &*resource.generation));
         assert_eq!(encoded.schema_version(), resource.schema_version.max(1));
+        let outline = Outline::find(encoded.bytes()).unwrap();
+        assert_eq!(outline.group_version, encoded.id().group_version.as_bytes());
+        assert_eq!(outline.schema_version, encoded.schema_version());
         assert_eq!(encoded.deletion_mark(), resource.metadata.get(DELETION_TIMESTAMP).map(String::as_str));
     }
 }
@@ -90,6 +94,7 @@ fn fields_that_stand_several_times_are_merged_as_protobuf_does() {
     for (a, b) in [(&first, &second), (&second, &first), (&first, &first)] {
         let bytes = [a.encode_to_vec(), b.encode_to_vec()].concat();
         let merged = pb::Resource::decode(bytes.as_slice()).unwrap();
+        assert_eq!(Outline::find(&bytes), None);
         let encoded = EncodedResource::parse(bytes.into()).unwrap();
         assert_eq!(encoded.decode().unwrap(), merged);
         assert_eq!(encoded.bytes(), &merged.encode_to_vec());
@@ -103,16 +108,17 @@ fn fields_that_stand_several_times_are_merged_as_protobuf_does() {
     };
     let id = [part("a", "K"), part("b", "")].concat();
     let bytes = [vec![1 << 3 | 2, u8::try_from(id.len()).unwrap()], id].concat();
+    assert_eq!(Outline::find(&bytes), None);
     let encoded = EncodedResource::parse(bytes.into()).unwrap();
     assert_eq!((encoded.id().group, encoded.id().kind), ("b", "K"));
 }
 
 /// Changes, cuts off and inserts every byte of an encoding: a parsed resource has the head that decoding finds, and
-/// bytes that decode are parsed.
+/// bytes that decode are parsed. An outline agrees with the head.
 #[test]
 fn damaged_bytes_are_refused_or_agree_with_their_head() {
     let good = resource().encode_to_vec();
-    let (mut parsed, mut refused) = (0, 0);
+    let (mut parsed, mut refused, mut outlines) = (0, 0, 0);
     for position in 0..good.len() {
         let flips = (0..8).map(|bit| {
             let mut bytes = good.clone();
@@ -122,6 +128,7 @@ fn damaged_bytes_are_refused_or_agree_with_their_head() {
         for bytes in flips.chain([good[..position].to_vec(), [&good[..position], &[0x80], &good[position..]].concat()])
         {
             let decoded = pb::Resource::decode(bytes.as_slice());
+            let copy = bytes.clone();
             match EncodedResource::parse(bytes.into()) {
                 Err(why) => {
                     refused += 1;
@@ -129,6 +136,12 @@ fn damaged_bytes_are_refused_or_agree_with_their_head() {
                 }
                 Ok(encoded) => {
                     parsed += 1;
+                    if let Some(Outline { group_version, schema_version }) = Outline::find(&copy) {
+                        assert_eq!(encoded.bytes(), &copy, "{position}");
+                        assert_eq!(group_version, encoded.id().group_version.as_bytes(), "{position}");
+                        assert_eq!(schema_version, encoded.schema_version(), "{position}");
+                        outlines += 1;
+                    }
                     let Ok(decoded) = decoded else { continue };
                     assert_eq!(encoded.id(), decoded.id.as_ref().map(IdRef::from).unwrap_or_default(), "{position}");
                     assert_eq!(encoded.version(), decoded.version);
@@ -142,7 +155,7 @@ fn damaged_bytes_are_refused_or_agree_with_their_head() {
             }
         }
     }
-    assert!(parsed > 1_000 && refused > 1_000, "{parsed} {refused}");
+    assert!(parsed > 1_000 && refused > 1_000 && outlines > 1_000, "{parsed} {refused} {outlines}");
 }
 
 #[test]

@@ -5,10 +5,11 @@
 //! For a client, the authorize hook decides about each resource.
 //!
 //! # Limits
-//! Bytes of lists, open watches, snapshots at once, and waiting lists: see [`checked_list`] and [`events`]. Later pages
+//! Bytes of lists, open watches, snapshots at once, and waiting lists: see [`encoded_list`] and [`events`]. Later pages
 //! are read on threads of low priority.
 
 mod checked_list;
+mod encoded_list;
 mod events;
 mod open_watch;
 mod pools;
@@ -18,8 +19,8 @@ mod type_watch;
 mod watch_pace;
 mod watch_places;
 
-pub use checked_list::EncodedList;
 pub(crate) use checked_list::{CheckedList, Selection};
+pub use encoded_list::EncodedList;
 pub use events::Events;
 pub(crate) use open_watch::{OpenWatch, WatchPermission, WatchScope};
 pub(crate) use pools::{FOREGROUND_PAGES, Lists, YIELD_INTERVAL_CHANGES};

@@ -14,8 +14,9 @@ use crate::{
 use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission};
 use mortise_resource::{
     Code, Diagnostic, EncodedResource, Error, FieldFault, FieldPath, IdRef, PathStep, Severity,
-    authorizer::{Authorizer as _, Effect, Verb, denial_text},
+    authorizer::{Authorizer as _, Effect, Names, Verb, denial_text},
     meta, pb,
+    types::Gvk,
 };
 use prost::Message as _;
 
@@ -330,6 +331,21 @@ impl RequestHooks {
             Owner::Plugin(plugin) => plugin.name(),
             Owner::Missing(missing) => &missing.name,
         }
+    }
+}
+
+/// Whether [`RequestHooks::may_read`] would surely allow every resource of the type, now.
+pub(crate) fn may_read_all(kind: &ResourceType, caller: &Caller) -> bool {
+    if kind.hooks.authorize_read {
+        return false;
+    }
+    let Gvk { group, group_version, kind: name } = &kind.gvk;
+    let of = IdRef { group, group_version, kind: name, ..IdRef::default() };
+    let caller = &*caller.authorizer;
+    match &kind.permissions.read {
+        _ if caller.allows_all() => true,
+        Some(permission) => permission.is_held_on_all(caller, Verb::Read, of),
+        None => caller.allows_every(Verb::Read, of, "operator:read", Names::One("")),
     }
 }
 

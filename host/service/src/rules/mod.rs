@@ -26,7 +26,8 @@ mod tenancy;
 pub(crate) mod tombstone;
 pub(crate) mod upgrade;
 
-pub(crate) use hooks::{ReadDecision, RequestHooks, refusal};
+pub(crate) use hooks::{ReadDecision, RequestHooks, may_read_all, refusal};
 pub(crate) use owner::{is_owner_there, resolve_owner};
 pub(crate) use read::{is_readable, may_read_name, read_checked};
 pub(crate) use tenancy::{TenancyUnits, UnitError, proto_text};
+pub(crate) use upgrade::oldest_current;

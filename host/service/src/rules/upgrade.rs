@@ -27,9 +27,14 @@ pub(crate) fn set_schema_version(kind: &ResourceType, resource: &mut pb::Resourc
     resource.schema_version = if kind.schema_version.get() == 1 { 0 } else { kind.schema_version.get() };
 }
 
+/// Returns the oldest schema version of data that the type's hooks and readers see without an upgrade.
+pub(crate) fn oldest_current(kind: &ResourceType) -> u32 {
+    if let Owner::Plugin(_) = kind.owner { kind.schema_version.get() } else { 0 }
+}
+
 /// Whether data of a schema version has to be upgraded before the type's hooks and readers may see it.
 pub(crate) fn is_older(kind: &ResourceType, schema_version: u32) -> bool {
-    matches!(kind.owner, Owner::Plugin(_)) && schema_version < kind.schema_version.get()
+    schema_version < oldest_current(kind)
 }
 
 impl RequestHooks {

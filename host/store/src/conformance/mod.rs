@@ -25,6 +25,7 @@
 
 pub mod batch;
 pub mod changes;
+pub mod copies;
 pub mod delete;
 pub mod fixtures;
 pub mod list;
@@ -137,6 +138,9 @@ macro_rules! conformance_tests {
             scan_part::labels_follow_each_write,
             scan_part::behind_a_place_is_the_rest,
             scan_part::the_version_is_in_meta_too,
+            copies::equal_a_scan,
+            copies::show_the_commit_of_the_opening,
+            copies::of_a_call_that_is_given_up_are_not_lost,
             scan::of_nothing_ends_at_once,
             scan::equals_a_list,
             scan::shows_the_commit_of_its_opening,

@@ -38,7 +38,9 @@ use self::{
     files::wal::{self, SyncDisk},
     read::{
         changes,
+        copy::Copied,
         filter::{Filter, with_place},
+        form::Parsed,
         point,
         publisher::SubscribeRequest,
         replay,
@@ -54,8 +56,9 @@ pub use self::{
     options::Options,
 };
 use crate::{
-    Backend, Batch, ChangeWatch, Consistency, Cursor, ExpectedId, Health, ListKey, OpenedChanges, PastContent,
-    Position, Query, Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage, Watch, check::Problem,
+    Backend, Batch, ChangeWatch, Consistency, CopyCursor, CopyRequest, Cursor, ExpectedId, Health, ListKey,
+    OpenedChanges, PastContent, Position, Query, Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage,
+    Watch, check::Problem,
 };
 
 /// A store in a local directory.
@@ -214,11 +217,15 @@ impl Backend for SledBackend {
     }
 
     async fn scan(&self, query: &Query) -> Result<Box<dyn Cursor>, StoreError> {
-        Ok(Box::new(self.shared.scanner.cursor(Filter::Query(query.clone()))))
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Query(query.clone()), Parsed)))
+    }
+
+    async fn scan_copies(&self, query: &Query, request: CopyRequest) -> Result<Box<dyn CopyCursor>, StoreError> {
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Query(query.clone()), Copied(request))))
     }
 
     async fn scan_part(&self, query: &Query, part: &ScanPart) -> Result<Box<dyn Cursor>, StoreError> {
-        Ok(Box::new(self.shared.scanner.cursor(Filter::Part(query.clone(), part.clone()))))
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Part(query.clone(), part.clone()), Parsed)))
     }
 
     async fn list_by_owner(&self, owner: &pb::Id) -> Result<Vec<pb::Resource>, StoreError> {
@@ -226,11 +233,11 @@ impl Backend for SledBackend {
     }
 
     async fn scan_referrers(&self, target: &ExpectedId, on_delete: OnDelete) -> Result<Box<dyn Cursor>, StoreError> {
-        Ok(Box::new(self.shared.scanner.cursor(Filter::Referrer(target.clone(), on_delete))))
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Referrer(target.clone(), on_delete), Parsed)))
     }
 
     async fn scan_owned(&self, owner: &pb::Id) -> Result<Box<dyn Cursor>, StoreError> {
-        Ok(Box::new(self.shared.scanner.cursor(Filter::Owner(owner.clone()))))
+        Ok(Box::new(self.shared.scanner.cursor(Filter::Owner(owner.clone()), Parsed)))
     }
 
     async fn watch_list(&self, query: &Query, after: Option<&ListKey>) -> Result<Box<dyn Watch>, StoreError> {

@@ -1,7 +1,10 @@
 //! Reads: a point read, an exact scan, a watch, a snapshot of the whole store; and the publication of commits.
 
 pub(crate) mod changes;
+pub(crate) mod copy;
+pub(crate) mod cursor;
 pub(crate) mod filter;
+pub(crate) mod form;
 pub(crate) mod hub;
 pub(crate) mod point;
 pub(crate) mod publisher;

@@ -12,37 +12,32 @@
 //! the step. Between steps a cursor holds neither the table nor the maps in front of its tree, so a forgotten cursor
 //! keeps neither the database open nor the directory locked.
 
-use std::{
-    sync::{Arc, Weak},
-    thread,
-};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use mortise_resource::{EncodedResource, pb};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    task::{JoinError, JoinHandle},
+    task::JoinError,
 };
 
 use crate::{
-    Cursor, Position, StoreError,
+    Position, StoreError,
     engine::{
         read::{
+            cursor::{Page, SledCursor, State},
             filter::Filter,
+            form::{Form, Parsed},
             publisher::{OverwriteWindow, Publisher, States, SubscribeRequest, Subscription},
-            walk::{Match, StepLimit, Walk, YIELD_KEYS},
+            walk::{Match, StepLimit, Walk},
         },
-        tree::{
-            keys,
-            table::{Decoder, Payload, Table},
-        },
+        tree::table::{Decoder, Payload, Table},
     },
 };
 
 /// Limit of a step on the caller's task: 64 keys take some 50 µs, about the cost of moving to another thread and back.
-const FIRST_STEP_LIMIT: StepLimit = StepLimit { keys: 64, bytes: 256 << 10 };
+pub(super) const FIRST_STEP_LIMIT: StepLimit = StepLimit { keys: 64, bytes: 256 << 10 };
 /// Limit of a step on a blocking thread; after each the scan checks whether its caller still waits.
-const LONG_STEP_LIMIT: StepLimit = StepLimit { keys: 1_024, bytes: 1 << 20 };
+pub(super) const LONG_STEP_LIMIT: StepLimit = StepLimit { keys: 1_024, bytes: 1 << 20 };
 /// Steps that may run at once on blocking threads: this many second steps, and this many later ones.
 const LONG_STEPS: usize = 4;
 
@@ -55,7 +50,7 @@ pub(crate) struct Scanner {
 }
 
 /// Progress of an exact scan.
-struct ScanPosition {
+pub(super) struct ScanPosition {
     walk: Walk,
     window: OverwriteWindow,
 }
@@ -63,7 +58,7 @@ struct ScanPosition {
 impl ScanPosition {
     /// Returns the next resources, in key order, and whether the end is reached.
     fn step(&mut self, table: &Table, limit: StepLimit) -> Result<(Vec<Match>, bool), StoreError> {
-        let mut found = Vec::new();
+        let mut found = Vec::with_capacity(limit.keys);
         let ended = self.walk.step(table, limit, &mut found)?;
         let states = match (ended, found.last()) {
             (true, _) => self.window.pass(None)?,
@@ -126,8 +121,8 @@ impl Scanner {
     }
 
     /// Makes a cursor over the present matches.
-    pub(crate) fn cursor(self: &Arc<Self>, filter: Filter) -> SledCursor {
-        SledCursor { scanner: Arc::downgrade(self), state: State::First(Box::new(self.begin(filter))), steps: 0 }
+    pub(crate) fn cursor<F: Form>(self: &Arc<Self>, filter: Filter, form: F) -> SledCursor<F> {
+        SledCursor::new(Arc::downgrade(self), form, Box::new(self.begin(filter)))
     }
 
     /// Makes a cursor over the present matches, and subscribes to the events of a type from the same commit on, whose
@@ -139,11 +134,11 @@ impl Scanner {
         self: &Arc<Self>,
         filter: Filter,
         wanted: &SubscribeRequest<'_>,
-    ) -> Result<(SledCursor, Subscription, Position), StoreError> {
+    ) -> Result<(SledCursor<Parsed>, Subscription, Position), StoreError> {
         let walk = Walk::new(&filter);
         let (window, subscription, position) = self.publisher.subscribe(filter, wanted)?;
-        let state = State::First(Box::new(ScanPosition { walk, window }));
-        Ok((SledCursor { scanner: Arc::downgrade(self), state, steps: 0 }, subscription, position))
+        let cursor = SledCursor::new(Arc::downgrade(self), Parsed, Box::new(ScanPosition { walk, window }));
+        Ok((cursor, subscription, position))
     }
 
     /// Runs a long read on a blocking thread, a few at once.
@@ -167,121 +162,29 @@ impl Scanner {
         self.publisher.follow(wanted)
     }
 
-    fn page(&self, mut position: Box<ScanPosition>, limit: StepLimit) -> Result<Page, StoreError> {
+    /// Makes one step, and the page of its resources.
+    pub(super) fn page<F: Form>(
+        &self,
+        mut position: Box<ScanPosition>,
+        limit: StepLimit,
+        form: &F,
+    ) -> Result<Page<F::Item>, StoreError> {
         let (matches, ended) = position.step(&self.table, limit)?;
         position.walk.rest();
-        let decoder = self.table.decoder();
-        let (mut resources, mut next) = (Vec::with_capacity(matches.len()), State::Ended);
-        if !ended {
-            next = State::Waiting(position);
-        }
-        for (number, found) in matches.into_iter().enumerate() {
-            if number > 0 && number % YIELD_KEYS == 0 {
-                thread::yield_now();
-            }
-            let key = found.key.clone();
-            match found.parse(decoder) {
-                Ok(resource) => resources.push(resource),
-                Err(source) => {
-                    let Some(place) = keys::resource_list_key(&key) else { return Err(source) };
-                    next = State::At(StoreError::Unreadable { place: Box::new(place), source: Box::new(source) });
-                    break;
-                }
-            }
-        }
-        Ok(Page { resources, next })
+        let next = if ended { State::Ended } else { State::Waiting(position) };
+        let (items, fault) = form.items(matches, self.table.decoder());
+        Ok(Page { items, next: fault.map_or(next, State::At) })
+    }
+
+    /// Waits for a permit for a step on a blocking thread: the second step of a scan, or a later one.
+    pub(super) async fn permit(&self, is_second: bool) -> Result<OwnedSemaphorePermit, StoreError> {
+        permit(if is_second { &self.second_steps } else { &self.later_steps }).await
     }
 }
 
 /// Waits for a permit.
 async fn permit(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, StoreError> {
     places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)
-}
-
-/// Result of a step of a cursor.
-struct Page {
-    resources: Vec<EncodedResource>,
-    /// State of the cursor after the page.
-    next: State,
-}
-
-/// A cursor over a [`SledBackend`](crate::SledBackend).
-pub(crate) struct SledCursor {
-    /// Scanner of the store; weak, so as not to keep the database open.
-    scanner: Weak<Scanner>,
-    state: State,
-    /// Number of steps made.
-    steps: usize,
-}
-
-enum State {
-    /// Position before the first step, which runs on the caller's task.
-    First(Box<ScanPosition>),
-    Waiting(Box<ScanPosition>),
-    /// Running step; kept here so that a cancelled call loses no page.
-    Stepping(JoinHandle<Result<Page, StoreError>>),
-    /// The next resource cannot be read.
-    At(StoreError),
-    Ended,
-    Failed,
-}
-
-impl SledCursor {
-    /// Takes the resources of a page, and the state after it.
-    fn turn(&mut self, page: Result<Page, StoreError>) -> Result<Vec<EncodedResource>, StoreError> {
-        self.state = State::Failed;
-        let Page { resources, next } = page?;
-        self.steps += 1;
-        self.state = next;
-        Ok(resources)
-    }
-}
-
-#[async_trait]
-impl Cursor for SledCursor {
-    async fn next(&mut self) -> Result<Option<Vec<EncodedResource>>, StoreError> {
-        loop {
-            let resources = match std::mem::replace(&mut self.state, State::Failed) {
-                State::First(position) => {
-                    let page = self.scanner.upgrade().ok_or(StoreError::Closed)?.page(position, FIRST_STEP_LIMIT);
-                    self.turn(page)?
-                }
-                State::Waiting(position) => {
-                    // Put back, so that a call cancelled while it waits for a permit loses nothing.
-                    self.state = State::Waiting(position);
-                    let scanner = self.scanner.upgrade().ok_or(StoreError::Closed)?;
-                    let places = if self.steps == 1 { &scanner.second_steps } else { &scanner.later_steps };
-                    let permit = permit(places).await?;
-                    if let State::Waiting(position) = std::mem::replace(&mut self.state, State::Failed) {
-                        self.state = State::Stepping(tokio::task::spawn_blocking(move || {
-                            let _permit = permit;
-                            scanner.page(position, LONG_STEP_LIMIT)
-                        }));
-                    }
-                    continue;
-                }
-                State::Stepping(step) => {
-                    self.state = State::Stepping(step);
-                    let State::Stepping(step) = &mut self.state else { return Err(StoreError::Closed) };
-                    let page = step.await.unwrap_or_else(|error| Err(interrupted(error)));
-                    self.turn(page)?
-                }
-                State::Ended => {
-                    self.state = State::Ended;
-                    return Ok(None);
-                }
-                State::At(fault) => return Err(fault),
-                State::Failed => return Err(StoreError::Closed),
-            };
-            if !resources.is_empty() {
-                return Ok(Some(resources));
-            }
-        }
-    }
-
-    fn is_at_end(&self) -> bool {
-        matches!(self.state, State::Ended)
-    }
 }
 
 /// Continues a panic in the caller; other errors mean that the runtime is shutting down.
@@ -298,7 +201,7 @@ fn merge(found: Vec<Match>, states: States) -> Vec<Match> {
         return found;
     }
     let live = |(key, state): (Vec<u8>, Option<EncodedResource>)| {
-        state.map(|resource| Match { key: key.into(), payload: Payload::Live(resource) })
+        state.map(|resource| Match { key: key.into(), payload: Payload::Live(Box::new(resource)) })
     };
     let mut items = Vec::with_capacity(found.len() + states.len());
     let mut states = states.into_iter().peekable();
@@ -314,11 +217,4 @@ fn merge(found: Vec<Match>, states: States) -> Vec<Match> {
     }
     items.extend(states.filter_map(live));
     items
-}
-
-impl Match {
-    /// Checks the checksum and returns the resource.
-    fn parse(self, decoder: &Decoder) -> Result<EncodedResource, StoreError> {
-        decoder.parse(&self.key, self.payload)
-    }
 }

@@ -63,6 +63,8 @@ struct QueryPlan {
     /// Exact namespace; `None` for all.
     namespace: Option<String>,
     name_prefix: String,
+    /// Whether every key of the walk's range matches.
+    takes_all: bool,
 }
 
 /// Decision on a key.
@@ -130,49 +132,61 @@ impl Walk {
         if self.end.is_empty() {
             return Ok(true);
         }
+        // Whether the last key that was read is that of the last found resource.
+        let mut is_found = false;
         let mut bytes = 0;
-        for number in 1..=limit.keys {
-            if number % YIELD_KEYS == 0 && number < limit.keys {
-                thread::yield_now();
-            }
-            if bytes >= limit.bytes {
-                return Ok(false);
-            }
-            let Some(item) = self.next(table) else { return Ok(true) };
-            let Some((key, value)) = item? else { continue };
-            self.seen = Some(key.clone());
-            match &self.plan {
-                Plan::Query(plan) | Plan::Label(plan) => match plan.decide(&key) {
-                    Some(Verdict::Take) => {
-                        let found_at = match &self.plan {
-                            Plan::Label(_) => indexed(table, keys::labelled_resource(&key), &key)?,
-                            _ => Match { payload: table.payload(&key, value)?, key },
-                        };
-                        bytes += found_at.payload.len();
-                        found.push(found_at);
-                    }
-                    Some(Verdict::Seek(from)) => {
-                        // Keys beyond the end cannot match.
-                        if from >= self.end {
-                            return Ok(true);
-                        }
-                        if *from <= *key {
-                            return Err(table.damaged(&key, "a walk came back to it; please report this bug"));
-                        }
-                        (self.from, self.seen, self.items) = (Bound::Included(from), None, None);
-                    }
-                    None => return Err(table.damaged(&key, "its key is malformed")),
-                },
-                Plan::Owner | Plan::Reference => {
-                    let resource =
-                        if matches!(self.plan, Plan::Owner) { keys::child(&key) } else { keys::referrer(&key) };
-                    let found_at = indexed(table, resource, &key)?;
-                    bytes += found_at.payload.len();
-                    found.push(found_at);
+        let has_ended = 'walk: {
+            for number in 1..=limit.keys {
+                if number % YIELD_KEYS == 0 && number < limit.keys {
+                    thread::yield_now();
                 }
+                if bytes >= limit.bytes {
+                    break 'walk false;
+                }
+                let Some(item) = self.next(table) else { break 'walk true };
+                let Some((key, value)) = item? else { continue };
+                is_found = false;
+                let found_at = match &self.plan {
+                    Plan::Query(plan) | Plan::Label(plan) => match plan.decide(&key) {
+                        Some(Verdict::Take) if matches!(self.plan, Plan::Query(_)) => {
+                            is_found = true;
+                            Match { payload: table.payload(&key, value)?, key }
+                        }
+                        Some(Verdict::Take) => {
+                            let found_at = indexed(table, keys::labelled_resource(&key), &key)?;
+                            self.seen = Some(key);
+                            found_at
+                        }
+                        Some(Verdict::Seek(from)) => {
+                            // Keys beyond the end cannot match.
+                            if from >= self.end {
+                                break 'walk true;
+                            }
+                            if *from <= *key {
+                                return Err(table.damaged(&key, "a walk came back to it; please report this bug"));
+                            }
+                            (self.from, self.seen, self.items) = (Bound::Included(from), None, None);
+                            continue;
+                        }
+                        None => return Err(table.damaged(&key, "its key is malformed")),
+                    },
+                    Plan::Owner | Plan::Reference => {
+                        let resource =
+                            if matches!(self.plan, Plan::Owner) { keys::child(&key) } else { keys::referrer(&key) };
+                        let found_at = indexed(table, resource, &key)?;
+                        self.seen = Some(key);
+                        found_at
+                    }
+                };
+                bytes += found_at.payload.len();
+                found.push(found_at);
             }
+            false
+        };
+        if is_found {
+            self.seen = found.last().map(|found_at| found_at.key.clone());
         }
-        Ok(false)
+        Ok(has_ended)
     }
 }
 
@@ -230,8 +244,10 @@ impl QueryPlan {
                 fixed.extend_from_slice(query.name_prefix.as_bytes());
             }
         }
+        let is_everywhere = !exact(namespace) && query.name_prefix.is_empty();
         let plan = Self {
             base,
+            takes_all: is_everywhere || (exact(partition) && exact(namespace)),
             namespace: match exact(namespace) {
                 // The same holds for an exact namespace in any partition.
                 true if namespace.contains('\0') => return Err(IdPartError("tenancy.namespace")),
@@ -245,7 +261,11 @@ impl QueryPlan {
 
     /// Decides on a key; `None` for a malformed key.
     fn decide(&self, key: &[u8]) -> Option<Verdict> {
-        let [partition, namespace, name] = keys::place(key.strip_prefix(self.base.as_slice())?)?;
+        let place = key.strip_prefix(self.base.as_slice())?;
+        if self.takes_all {
+            return keys::is_place(place).then_some(Verdict::Take);
+        }
+        let [partition, namespace, name] = keys::place(place)?;
         if let Some(wanted) = &self.namespace {
             match namespace.cmp(wanted) {
                 Ordering::Less => return Some(Verdict::Seek(self.at(partition, Some(wanted)))),

@@ -14,13 +14,13 @@ use mortise_resource::EncodedResource;
 
 use crate::{
     Cursor as _, StoreError, Watch, WatchEvent,
-    engine::read::{filter::Filter, hub::HubEvent, publisher::Subscription, scan::SledCursor},
+    engine::read::{cursor::SledCursor, filter::Filter, form::Parsed, hub::HubEvent, publisher::Subscription},
 };
 
 /// A watch on the engine.
 pub(crate) struct SledWatch {
     /// Cursor over the initial content; `None` once it is delivered.
-    snapshot: Option<SledCursor>,
+    snapshot: Option<SledCursor<Parsed>>,
     page: vec::IntoIter<EncodedResource>,
     filter: Filter,
     events: Subscription,
@@ -30,7 +30,7 @@ pub(crate) struct SledWatch {
 
 impl SledWatch {
     /// Makes a watch that delivers `snapshot`, the end marker, then the events that match the filter.
-    pub(crate) fn new(snapshot: SledCursor, filter: Filter, events: Subscription) -> Self {
+    pub(crate) fn new(snapshot: SledCursor<Parsed>, filter: Filter, events: Subscription) -> Self {
         Self { snapshot: Some(snapshot), page: Vec::new().into_iter(), filter, events, replacement: None }
     }
 

@@ -319,6 +319,12 @@ pub(crate) fn place(segments: &[u8]) -> Option<[&str; 3]> {
     parts.next().is_none().then_some(segments)
 }
 
+/// Whether [`place`] finds its segments.
+pub(crate) fn is_place(segments: &[u8]) -> bool {
+    let ends = segments.iter().filter(|byte| **byte == 0).count();
+    ends == 3 && segments.last() == Some(&0) && std::str::from_utf8(segments).is_ok()
+}
+
 /// Returns the place of a key's resource among those of its type.
 pub(crate) fn resource_list_key(key: &[u8]) -> Option<ListKey> {
     let [_, _, partition, namespace, name] = split(key)?.map(str::to_owned);
@@ -410,10 +416,17 @@ mod tests {
         assert_eq!((referrer(&entry), referrer(b"qg\0T\0"), referrer(&key)), (Some(key.clone()), None, None));
         let usage = usage(&key).unwrap();
         assert_eq!((usage_parts(&usage), usage_tenancy(&usage)), (Some(["p", "", "g", "K"]), &b"up\0\0"[..]));
+        for whole in [&b"p\0n\0name\0"[..], b"\0\0n\0", b"\0\0\0"] {
+            assert!(is_place(whole) && place(whole).is_some());
+        }
+        for broken in [&b"p\0n\0"[..], b"p\0n\0a\0b\0", b"p\0n\0a\0b", b"\xff\0n\0a\0"] {
+            assert!(!is_place(broken) && place(broken).is_none());
+        }
         assert_eq!(event_seq(&event(7)), Some(7));
         assert_eq!(chunk_parts(&chunk(7, RESOURCE, 3)), Some((7, RESOURCE, 3)));
         for broken in [&b""[..], b"r", b"rg\0K\0", b"e123", b"c1", b"oa\0", b"ua\0b\0c\0"] {
             assert_eq!(usage_parts(broken), None);
+            assert_eq!(is_place(broken), place(broken).is_some());
             assert_eq!(
                 (split(broken), event_seq(broken), chunk_parts(broken), child(broken)),
                 (None, None, None, None)

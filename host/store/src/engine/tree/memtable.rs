@@ -114,14 +114,14 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Returns the maps, the newer one first.
-    pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        std::iter::once(&self.active).chain(&self.frozen)
+    /// Returns the map for new commits, and the older one that is being copied to the tree.
+    pub(crate) fn by_age(&self) -> (&Arc<Memtable>, Option<&Arc<Memtable>>) {
+        (&self.active, self.frozen.as_ref())
     }
 
     /// Returns the state of a key, if one of the maps knows it.
     pub(crate) fn get(&self, key: &[u8]) -> Option<State> {
-        self.newest_first().find_map(|memtable| memtable.get(key))
+        self.active.get(key).or_else(|| self.frozen.as_ref()?.get(key))
     }
 }
 

@@ -6,9 +6,9 @@
 //!
 //! # Cost
 //! Like the tree's own walk while the maps have nothing in the range; otherwise one lock and one search for every
-//! [`PAGE_ENTRIES`] entries of a map, and three comparisons for each entry.
+//! [`PAGE_ENTRIES`] entries of a map, and two comparisons for each entry: of the maps, and with the tree.
 
-use std::{collections::VecDeque, ops::Bound, sync::Arc};
+use std::{cmp::Ordering, collections::VecDeque, iter::Peekable, ops::Bound, sync::Arc};
 
 use sled::IVec;
 
@@ -31,9 +31,9 @@ struct Cursor {
 /// A walk over keys and values. A step that meets only removed keys returns `None`, so that a caller which bounds its
 /// steps bounds the work.
 pub(crate) struct Merge {
-    /// Cursors over the maps, the newer map first.
-    cursors: Vec<Cursor>,
-    tree: std::iter::Peekable<sled::Iter>,
+    newer: Cursor,
+    older: Option<Cursor>,
+    tree: Peekable<sled::Iter>,
 }
 
 impl Merge {
@@ -45,11 +45,8 @@ impl Merge {
             from: Some(from.clone()),
             to: to.clone(),
         };
-        Self { cursors: layers.newest_first().map(cursor).collect(), tree: tree.peekable() }
-    }
-
-    fn next_of_tree(&mut self) -> Option<sled::Result<Option<(IVec, IVec)>>> {
-        self.tree.next().map(|item| item.map(Some))
+        let (newer, older) = layers.by_age();
+        Self { newer: cursor(newer), older: older.map(cursor), tree: tree.peekable() }
     }
 }
 
@@ -74,29 +71,47 @@ impl Iterator for Merge {
 
     fn next(&mut self) -> Option<Self::Item> {
         for _ in 0..MAX_SKIPPED_KEYS {
-            let smallest = self.cursors.iter_mut().filter_map(|cursor| cursor.peek().cloned()).min();
-            let Some(key) = smallest else { return self.next_of_tree() };
-            match self.tree.peek() {
-                Some(Ok((in_tree, _))) if *in_tree < key => return self.next_of_tree(),
-                Some(Err(_)) => return self.next_of_tree(),
-                Some(Ok((in_tree, _))) if *in_tree == key => drop(self.tree.next()),
-                _ => {}
+            let Self { newer, older, tree } = self;
+            let first = first_map(newer, older.as_mut());
+            let Some(key) = first.peek() else { return next_of_tree(tree) };
+            let order = match tree.peek() {
+                Some(Ok((in_tree, _))) => in_tree.cmp(key),
+                Some(Err(_)) => Ordering::Less,
+                None => Ordering::Greater,
+            };
+            match order {
+                Ordering::Less => return next_of_tree(tree),
+                Ordering::Equal => drop(tree.next()),
+                Ordering::Greater => {}
             }
-            let mut state = None;
-            for cursor in &mut self.cursors {
-                if cursor.peek() == Some(&key)
-                    && let Some((_, found)) = cursor.page.pop_front()
-                {
-                    // The newer map comes first.
-                    state = state.or(Some(found));
-                }
-            }
-            if let Some(Some(value)) = state {
+            if let Some((key, Some(value))) = first.page.pop_front() {
                 return Some(Ok(Some((key, value))));
             }
         }
         Some(Ok(None))
     }
+}
+
+/// Returns the cursor with the smaller key. If both have it, the state of the older map is dropped.
+fn first_map<'c>(newer: &'c mut Cursor, older: Option<&'c mut Cursor>) -> &'c mut Cursor {
+    let Some(older) = older else { return newer };
+    let order = match (newer.peek(), older.peek()) {
+        (Some(newer), Some(older)) => newer.cmp(older),
+        (None, Some(_)) => Ordering::Greater,
+        (_, None) => Ordering::Less,
+    };
+    match order {
+        Ordering::Less => newer,
+        Ordering::Greater => older,
+        Ordering::Equal => {
+            older.page.pop_front();
+            newer
+        }
+    }
+}
+
+fn next_of_tree(tree: &mut Peekable<sled::Iter>) -> Option<sled::Result<Option<(IVec, IVec)>>> {
+    tree.next().map(|item| item.map(Some))
 }
 
 #[cfg(test)]

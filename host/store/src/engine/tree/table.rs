@@ -40,13 +40,14 @@ pub(crate) struct Decoder {
 }
 
 /// A record's payload, or its absence.
+#[derive(Clone)]
 pub(crate) enum Payload {
     /// Payload in the head.
     Inline(IVec),
     /// Payload joined from chunks, and checked.
     Whole(Vec<u8>),
     /// Resource of a change that was published since, not from the tree.
-    Live(EncodedResource),
+    Live(Box<EncodedResource>),
     /// Chunks are missing or of another record: a writer replaced or removed the record after its head was read, or the
     /// store is damaged.
     Torn,
@@ -191,15 +192,25 @@ impl Decoder {
     /// Checks the checksum of a payload and returns its resource.
     pub(crate) fn parse(&self, key: &[u8], payload: Payload) -> Result<EncodedResource, StoreError> {
         let bytes = match payload {
-            Payload::Inline(value) => match Head::parse(&value) {
-                Some((head, inline)) if head.fits(key, inline) => Bytes::copy_from_slice(inline),
-                _ => return Err(self.damaged(key, "the checksum does not match")),
-            },
+            Payload::Live(resource) => return Ok(*resource),
             Payload::Whole(bytes) => bytes.into(),
-            Payload::Live(resource) => return Ok(resource),
-            Payload::Torn => return Err(self.damaged(key, "a chunk is missing or damaged")),
+            payload => Bytes::copy_from_slice(self.checked(key, &payload)?),
         };
         EncodedResource::parse(bytes).map_err(|fault| self.damaged(key, &fault.to_string()))
+    }
+
+    /// Checks the checksum of a payload and returns its encoded resource.
+    pub(crate) fn checked<'p>(&self, key: &[u8], payload: &'p Payload) -> Result<&'p [u8], StoreError> {
+        match payload {
+            Payload::Inline(value) => match Head::parse(value) {
+                Some((head, inline)) if head.fits(key, inline) => Ok(inline),
+                _ => Err(self.damaged(key, "the checksum does not match")),
+            },
+            // Checked when its chunks were joined.
+            Payload::Whole(bytes) => Ok(bytes),
+            Payload::Live(resource) => Ok(resource.bytes()),
+            Payload::Torn => Err(self.damaged(key, "a chunk is missing or damaged")),
+        }
     }
 
     /// Decodes the whole resource, after the checks of [`Decoder::parse`].
