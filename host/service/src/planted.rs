@@ -20,8 +20,8 @@ pub(crate) enum Fault {
     FinalizerIgnored,
     /// The reaper leaves a child.
     ReaperForgetsChild,
-    /// A list leaves out a resource.
-    ListLacksOne,
+    /// A list leaves out a piece, which has a part of its resources or all.
+    ListLacksPiece,
     /// A watch skips an event after a reload of its plugin.
     #[cfg(feature = "planted-faults")]
     WatchSkipsAtReload,
@@ -79,7 +79,8 @@ mod on {
         let every = match fault {
             Fault::ReaperForgetsChild | Fault::ReaperWithoutUid | Fault::WatchSkipsAtReload => 1,
             Fault::DeletionIgnoresVersion | Fault::FinalizerIgnored => 1,
-            Fault::GenerationKept | Fault::StatusLost | Fault::ListLacksOne => 97,
+            Fault::GenerationKept | Fault::StatusLost => 97,
+            Fault::ListLacksPiece => 7,
         };
         *CHOSEN == format!("{fault:?}") && OCCASIONS.fetch_add(1, Ordering::Relaxed) % every == 0
     }

@@ -21,7 +21,7 @@ const FAULTS: [(&str, usize, usize); 16] = [
     ("DuplicateOnResume", 0, 0),
     ("WatchSkipsAtReload", 0, 3),
     ("StaleRead", 0, 0),
-    ("ListLacksOne", 0, 0),
+    ("ListLacksPiece", 0, 0),
     ("CasBeforeLock", 0, 0),
     ("DeletionIgnoresVersion", 0, 0),
     ("FinalizerIgnored", 0, 0),

@@ -29,7 +29,10 @@ use super::{
     checked_list::CheckedList,
     pools::{FOREGROUND_PAGES, Lists},
 };
-use crate::call::{NoShare, Share};
+use crate::{
+    call::{NoShare, Share},
+    planted::{self, Fault},
+};
 
 /// Lists that can be read at once: all bytes divided by this number are the first share of each.
 const CONCURRENT_LISTS: usize = 16;
@@ -203,6 +206,9 @@ impl Encoder {
     /// Adds a piece. After each piece of a long list, threads that wait for its processor run first: the kernel would
     /// let this one run for milliseconds, at any niceness.
     fn add(&mut self, piece: Bytes, is_long: bool) {
+        if planted::happens(Fault::ListLacksPiece) {
+            return;
+        }
         self.bytes += piece.len();
         self.pieces.push_back(piece);
         if is_long {
