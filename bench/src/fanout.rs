@@ -1,10 +1,10 @@
 //! Fan-out: every change of 100 resources to many watchers of all of them, and the time to open these watches. Beside
 //! the server that does nothing, whose watchers each get an event of their own, encoded for them.
 //!
-//! The resources are written in bursts, and then one after the other: a write begins when every watcher has the event of
-//! the one before it, as a person's changes come. Either way no watcher falls behind, and every event is counted. The
-//! watchers are in this process, on the same machine, and decode the events; so the server's processor time for an event
-//! is the most useful figure.
+//! The resources are written in bursts, and then one after the other: a write begins when every watcher has the event
+//! of the one before it, as a person's changes come. Either way no watcher falls behind, and every event is counted.
+//! The watchers are in this process, on the same machine, and decode the events; so the server's processor time for an
+//! event is the most useful figure.
 
 use std::{
     path::Path,
@@ -245,31 +245,29 @@ pub(crate) async fn single_writes(rounds: Rounds, other: Option<&Path>) -> Outco
 }
 
 async fn pattern(rounds: Rounds, other: Option<&Path>, count: usize, pattern: Pattern) -> Outcome<()> {
-    {
-        let dirs = [tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?];
-        let [ours, theirs, disk] = &dirs;
-        let mut sides = Vec::new();
-        let server = Server::mortise(ours.path(), &[]).await?;
+    let dirs = [tempfile::tempdir()?, tempfile::tempdir()?, tempfile::tempdir()?];
+    let [ours, theirs, disk] = &dirs;
+    let mut sides = Vec::new();
+    let server = Server::mortise(ours.path(), &[]).await?;
+    fill(&server, RESOURCES).await?;
+    sides.push(Side::open("mortise", server, count, pattern).await?);
+    sides.push(Side::open("no-op", Server::noop(RESOURCES).await?, count, pattern).await?);
+    if pattern == Pattern::OneByOne {
+        let durable = Server::durable_noop(disk.path(), RESOURCES).await?;
+        sides.push(Side::open("no-op with a durable write", durable, count, pattern).await?);
+    }
+    if let Some(other) = other {
+        let server = Server::of_binary(other, theirs.path(), &[]).await?;
         fill(&server, RESOURCES).await?;
-        sides.push(Side::open("mortise", server, count, pattern).await?);
-        sides.push(Side::open("no-op", Server::noop(RESOURCES).await?, count, pattern).await?);
-        if pattern == Pattern::OneByOne {
-            let durable = Server::durable_noop(disk.path(), RESOURCES).await?;
-            sides.push(Side::open("no-op with a durable write", durable, count, pattern).await?);
+        sides.push(Side::open("other", server, count, pattern).await?);
+    }
+    for _ in 0..rounds.count {
+        for side in &mut sides {
+            side.round(rounds.length).await?;
         }
-        if let Some(other) = other {
-            let server = Server::of_binary(other, theirs.path(), &[]).await?;
-            fill(&server, RESOURCES).await?;
-            sides.push(Side::open("other", server, count, pattern).await?);
-        }
-        for _ in 0..rounds.count {
-            for side in &mut sides {
-                side.round(rounds.length).await?;
-            }
-        }
-        for side in sides {
-            side.print().await?;
-        }
+    }
+    for side in sides {
+        side.print().await?;
     }
     Ok(())
 }

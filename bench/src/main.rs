@@ -105,8 +105,8 @@ enum Command {
     Hooks,
     /// Cost of each hostile guest to the writes of another type.
     Hostile,
-    /// The figures that have targets, beside their peers: fan-out of single writes, lists, calls, writes beside etcd's, and
-    /// an idle server.
+    /// The figures that have targets, beside their peers: fan-out of single writes, lists, calls, writes beside etcd's,
+    /// and an idle server.
     Targets {
         /// Another `mortise` to measure as well.
         #[arg(long)]

@@ -50,8 +50,8 @@ pub(crate) async fn run_guarded<T>(span: Span, call: impl Future<Output = Result
     AssertUnwindSafe(call.instrument(span)).catch_unwind().await.unwrap_or_else(|_| Err(panicked()))
 }
 
-/// Runs a stream. A panic, which is a defect of the server, ends it with an error. Unlike [`run_guarded`] for each item,
-/// this moves no future.
+/// Runs a stream. A panic, which is a defect of the server, ends it with an error. Unlike [`run_guarded`] for each
+/// item, this moves no future.
 pub(crate) fn guard_stream<T>(items: impl Stream<Item = T>) -> impl Stream<Item = Result<T, Error>> {
     AssertUnwindSafe(items).catch_unwind().map_err(|_| panicked())
 }

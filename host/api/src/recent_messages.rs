@@ -1,8 +1,9 @@
 //! The messages about recent events, made once for all watches that send them.
 //!
 //! # Cost and limits
-//! A lock and a look at the latest messages for each event that a watch sends by itself. The latest [`MAX_MESSAGES`] are
-//! kept, of resources of up to [`MAX_RESOURCE_BYTES`] each; what a slow client has not read yet shares their bytes.
+//! A lock and a look at the latest messages for each event that a watch sends by itself. The latest [`MAX_MESSAGES`]
+//! are kept, of resources of up to [`MAX_RESOURCE_BYTES`] each: 1 MiB at most as gRPC messages, and some MiB as texts.
+//! Clients that have not read a message yet share its bytes, up to the size at which answers are sent in pieces.
 
 use std::collections::VecDeque;
 
@@ -56,6 +57,10 @@ impl<F: PartialEq, M: Clone> RecentMessages<F, M> {
         }
         let message = make()?;
         let mut recent = self.latest_first.lock();
+        // Another watch may have made it meanwhile.
+        if recent.iter().any(|known| is_same(&known)) {
+            return Ok(message);
+        }
         recent.truncate(MAX_MESSAGES - 1);
         recent.push_front(RecentMessage { resource: resource.clone(), form, message: message.clone() });
         Ok(message)

@@ -2,9 +2,9 @@
 //! its data.
 //!
 //! # Contract
-//! An outline of bytes exists only if [`EncodedResource::parse`](crate::EncodedResource::parse) keeps these bytes, and
-//! then both agree. The content of the other fields is not looked at, UTF-8 included; so an outline suits bytes that
-//! were parsed before they were stored.
+//! If [`EncodedResource::parse`](crate::EncodedResource::parse) accepts bytes that have an outline, it keeps them, and
+//! both agree. The content of the other fields is not looked at, UTF-8 included: bytes that it refuses may have an
+//! outline. So an outline suits bytes that were parsed before they were stored.
 //!
 //! # Cost
 //! An outline copies nothing, and steps over some ten fields, a tenth of the cost of a head.

@@ -27,10 +27,18 @@ impl<'b> PieceWriter<'b> {
         Self { tag, waiting: Vec::new(), bytes: 0 }
     }
 
+    /// Returns the piece of one encoded resource.
+    #[must_use]
+    pub fn alone(tag: u8, resource: &[u8]) -> Bytes {
+        let mut piece = Vec::with_capacity(field_bytes(resource));
+        put_field(tag, resource, &mut piece);
+        piece.into()
+    }
+
     /// Adds an encoded resource. Returns the piece that it completes.
     #[must_use]
     pub fn add(&mut self, resource: &'b [u8]) -> Option<Bytes> {
-        self.bytes += 1 + encoded_len_varint(resource.len() as u64) + resource.len();
+        self.bytes += field_bytes(resource);
         self.waiting.push(resource);
         if self.bytes < PIECE_BYTES { None } else { self.take() }
     }
@@ -40,12 +48,21 @@ impl<'b> PieceWriter<'b> {
     pub fn take(&mut self) -> Option<Bytes> {
         let mut piece = Vec::with_capacity(std::mem::take(&mut self.bytes));
         for resource in self.waiting.drain(..) {
-            piece.push(self.tag);
-            encode_varint(resource.len() as u64, &mut piece);
-            piece.extend_from_slice(resource);
+            put_field(self.tag, resource, &mut piece);
         }
         (!piece.is_empty()).then(|| piece.into())
     }
+}
+
+/// Bytes of a resource as a field.
+fn field_bytes(resource: &[u8]) -> usize {
+    1 + encoded_len_varint(resource.len() as u64) + resource.len()
+}
+
+fn put_field(tag: u8, resource: &[u8], piece: &mut Vec<u8>) {
+    piece.push(tag);
+    encode_varint(resource.len() as u64, piece);
+    piece.extend_from_slice(resource);
 }
 
 #[cfg(test)]
@@ -74,6 +91,8 @@ mod tests {
         assert!(pieces.iter().all(|piece| piece.len() >= PIECE_BYTES));
         pieces.extend(writer.take());
         assert!(writer.take().is_none());
+        let alone: Vec<_> = encoded.iter().map(|resource| PieceWriter::alone(TAG, resource)).collect();
+        assert_eq!(alone.concat(), pieces.concat());
         assert_eq!(pieces.len(), 4);
         let each = pieces.iter().flat_map(|piece| pb::ListResponse::decode(piece.clone()).unwrap().resources);
         assert_eq!(each.collect::<Vec<_>>(), resources);

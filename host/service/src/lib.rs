@@ -14,8 +14,8 @@
 //! | `rpc` | one file for each RPC, with its rules from top to bottom |
 //! | `service` | the rooms, composed as [`ResourceService`] |
 //!
-//! Beside the rooms, `planted` has faults for tests, `access` follows tokens and policies, `access_upkeep` deletes expired tokens, and `private_bytes`
-//! and [`kv`] hold the state of plugins.
+//! Beside the rooms, `planted` has faults for tests, `access` follows tokens and policies, `access_upkeep` deletes
+//! expired tokens, and `private_bytes` and [`kv`] hold the state of plugins.
 //!
 //! One call uses one snapshot of the registry from beginning to end.
 

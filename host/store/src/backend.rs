@@ -198,14 +198,15 @@ pub trait Watch: Send {
     /// [`StoreError::WatchClosed`] when the backend replaced its content; [`StoreError::Closed`] at shutdown.
     async fn next(&mut self) -> Result<WatchEvent, StoreError>;
 
-    /// Returns the next event if one is ready. Otherwise the task is woken once there may be one, provided that the watch
-    /// has delivered [`WatchEvent::EndOfSnapshot`]; before that, only [`Watch::next`] goes on.
+    /// Returns the next event if one is ready. Otherwise the task is woken once there may be one, provided that the
+    /// watch has delivered [`WatchEvent::EndOfSnapshot`]; before that, only [`Watch::next`] goes on.
     ///
     /// # Errors
     /// As [`Watch::next`].
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<WatchEvent, StoreError>>;
 
-    /// Returns the next event without waiting; `None` if no event is ready.
+    /// Returns the next event without waiting; `None` if no event is ready. Takes the place of a waker that
+    /// [`Watch::poll_ready`] got, so a task that waits polls again.
     ///
     /// # Errors
     /// As [`Watch::next`].

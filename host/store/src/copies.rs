@@ -1,8 +1,8 @@
 //! Lists that copy: a scan whose pages are encoded fields of one message, ready to be sent.
 //!
 //! # Cost
-//! A stored resource is copied once, and neither decoded nor parsed: only its GroupVersion and its schema version are
-//! looked at.
+//! A stored resource is neither decoded nor parsed: only its GroupVersion and its schema version are looked at. It is
+//! copied once, and once more where the store has it in several chunks (above some 4 KiB).
 
 use async_trait::async_trait;
 use mortise_resource::EncodedResource;
@@ -24,8 +24,8 @@ pub struct CopyRequest {
 /// A part of a page of a copying scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopiedPart {
-    /// Fields, each a whole resource; about [`PIECE_BYTES`](mortise_resource::PIECE_BYTES), or less at the end of a
-    /// page.
+    /// Fields, each a whole resource; about [`PIECE_BYTES`](mortise_resource::PIECE_BYTES), or less at the end of a page
+    /// and beside a resource that is no copy.
     Fields(Bytes),
     /// A resource of the GroupVersion whose data has an older schema version.
     Older(EncodedResource),
@@ -34,8 +34,8 @@ pub enum CopiedPart {
 /// A running copying scan: exact, bounded and ordered as a [`Cursor`](crate::Cursor). Dropping it ends it.
 #[async_trait]
 pub trait CopyCursor: Send {
-    /// Returns the parts of the next page, in the order of the scan; at least one. `None` after the last page, also in
-    /// all later calls. Safe to cancel.
+    /// Returns the parts of the next page, in the order of the scan; none where all of its resources are left out, so that
+    /// a reader that counts pages counts the work. `None` after the last page, also in all later calls. Safe to cancel.
     ///
     /// # Errors
     /// As [`Cursor::next`](crate::Cursor::next).

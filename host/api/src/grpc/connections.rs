@@ -16,9 +16,10 @@
 //! the number of calls that it has reset before they began stays below what HTTP/2 tolerates (`MAX_STREAMS` in
 //! `server`).
 //!
-//! A connection with several calls lets other tasks run once before it sends: an event of a thousand watches then goes
-//! out in some writes, and not in one for each watch. A task that wakes a connection is followed by that connection at
-//! once otherwise, so each answer would go out by itself.
+//! A connection with several calls lets other tasks run before it sends small frames: an event of a thousand watches
+//! then goes out in some writes, and not in one for each watch. A task that wakes a connection is followed by that
+//! connection at once otherwise, so each answer would go out by itself. Other threads may take the connection earlier:
+//! it costs them a write, and nothing else. Larger frames do not wait.
 //!
 //! Cost: about 16 KiB for a connection without calls, 4 more once it was written to, and a timer until it has begun; no
 //! task of its own.
@@ -160,8 +161,7 @@ pub(crate) struct Connection {
     foreign: Option<ForeignAnswer>,
     /// Bytes that HTTP/2 may read before it lets the calls in them begin.
     slice: usize,
-    /// Whether other tasks have run since the last output was sent.
-    has_gathered: bool,
+    gathering: Gathering,
     leaving: Leaving,
     place: CountedPlace,
 }
@@ -178,6 +178,17 @@ enum Leaving {
     Cut,
 }
 
+/// The progress of letting other tasks run before output is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gathering {
+    /// The next output waits.
+    Idle,
+    /// Output waits while other tasks run.
+    Waiting,
+    /// They have run: output goes out until HTTP/2 reads again.
+    Done,
+}
+
 /// The end of a connection whose calls end, too.
 fn cut() -> io::Error {
     let what = "another address took the place of this connection, since this address has the most";
@@ -187,7 +198,15 @@ fn cut() -> io::Error {
 impl Connection {
     fn new(transport: Transport, preface: Option<Preface>, place: CountedPlace) -> Self {
         let transport = SmallWrites::new(transport);
-        Self { transport, preface, foreign: None, slice: SLICE_BYTES, has_gathered: false, leaving: Leaving::No, place }
+        Self {
+            transport,
+            preface,
+            foreign: None,
+            slice: SLICE_BYTES,
+            gathering: Gathering::Idle,
+            leaving: Leaving::No,
+            place,
+        }
     }
 
     /// Takes the next step of a connection that has to leave; ready at its end. Calls that HTTP/2 has read begin before
@@ -214,15 +233,20 @@ impl Connection {
         Poll::Ready(self.leaving)
     }
 
-    /// Lets the tasks that are ready run before output is sent, once, so that calls among them add theirs.
+    /// Lets the tasks that are ready run before small output is sent, so that calls among them add theirs; once for
+    /// each time that HTTP/2 reads, however often it flushes.
     fn poll_gathered(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if self.has_gathered || !self.place.0.usage.has_several_calls() {
-            return Poll::Ready(());
+        match self.gathering {
+            Gathering::Idle if self.transport.holds_bytes() && self.place.0.usage.has_several_calls() => {
+                self.gathering = Gathering::Waiting;
+                // A task that wakes itself goes behind those that are ready.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Gathering::Waiting => self.gathering = Gathering::Done,
+            Gathering::Idle | Gathering::Done => {}
         }
-        self.has_gathered = true;
-        // A task that wakes itself goes behind those that are ready.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        Poll::Ready(())
     }
 
     /// Fails once the connection has to end with its calls. HTTP/2 does not read while the client takes nothing.
@@ -313,6 +337,10 @@ impl AsyncRead for Connection {
         if self.foreign.is_some() {
             return self.poll_foreign(cx);
         }
+        self.gathering = match self.gathering {
+            Gathering::Waiting => Gathering::Done,
+            Gathering::Idle | Gathering::Done => Gathering::Idle,
+        };
         if self.slice == 0 {
             self.slice = SLICE_BYTES;
             end_turn(cx);
@@ -367,9 +395,7 @@ impl AsyncWrite for Connection {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_gathered(cx));
-        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
-        self.has_gathered = false;
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.transport).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

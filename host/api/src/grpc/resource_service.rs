@@ -203,7 +203,7 @@ fn recent_message(recent: &RecentEvents, event: &WatchEvent) -> Bytes {
 /// watches that send it.
 fn watch_body(mut events: Events, recent: Arc<RecentEvents>) -> Body {
     let frames = async_stream::stream! {
-        loop {
+        let (last, error) = loop {
             let (mut first, mut out) = (None, BytesMut::new());
             let taking = events.next_ready(|event| {
                 match &first {
@@ -220,16 +220,23 @@ fn watch_body(mut events: Events, recent: Arc<RecentEvents>) -> Body {
                 out.len() < WATCH_BATCH_BYTES
             });
             let taken = taking.await;
-            match first {
-                Some(event) if out.is_empty() => yield Ok(Frame::data(recent_message(&recent, &event))),
-                Some(_) => yield Ok(Frame::data(out.freeze())),
-                None => {}
+            let data = match first {
+                Some(event) if out.is_empty() => Some(recent_message(&recent, &event)),
+                Some(_) => Some(out.freeze()),
+                None => None,
+            };
+            match (taken, data) {
+                (Ok(()), Some(data)) => yield Ok(Frame::data(data)),
+                (Ok(()), None) => {}
+                (Err(error), data) => break (data, error),
             }
-            if let Err(error) = taken {
-                yield frames::trailers(&status(error));
-                return;
-            }
+        };
+        // The client may read its end late.
+        drop(events);
+        if let Some(data) = last {
+            yield Ok(Frame::data(data));
         }
+        yield frames::trailers(&status(error));
     };
     Body::new(StreamBody::new(
         guard_stream(frames).map(|frame| frame.unwrap_or_else(|error| frames::trailers(&status(error)))),

@@ -38,6 +38,11 @@ impl<T: AsyncWrite + Unpin> SmallWrites<T> {
         &self.inner
     }
 
+    /// Whether bytes are kept.
+    pub(super) fn holds_bytes(&self) -> bool {
+        self.held.len() > self.written
+    }
+
     /// Writes the kept bytes and, in the same call, as much of `more` as possible; returns that amount.
     fn poll_write_held(&mut self, cx: &mut Context<'_>, more: &[u8]) -> Poll<io::Result<usize>> {
         while let Some(left) = self.held.get(self.written..).filter(|left| !left.is_empty()) {

@@ -172,14 +172,24 @@ impl Encoder {
             }
         };
         let Some(parts) = parts else { return Ok(false) };
+        // Resources that follow each other are judged, upgraded and encoded together.
+        let mut older = Vec::new();
         for part in parts {
-            match part {
-                CopiedPart::Fields(piece) if self.list.has_same_rights() => self.add(piece, is_long),
+            let piece = match part {
+                CopiedPart::Older(resource) => {
+                    older.push(resource);
+                    continue;
+                }
+                CopiedPart::Fields(piece) => piece,
+            };
+            self.encode(std::mem::take(&mut older), is_long).await?;
+            match self.list.has_same_rights() {
+                true => self.add(piece, is_long),
                 // The caller may have lost a permission since the list was opened.
-                CopiedPart::Fields(piece) => self.encode(resources_in(&piece)?, is_long).await?,
-                CopiedPart::Older(resource) => self.encode(vec![resource], is_long).await?,
+                false => self.encode(resources_in(&piece)?, is_long).await?,
             }
         }
+        self.encode(older, is_long).await?;
         Ok(true)
     }
 

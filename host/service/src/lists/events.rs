@@ -7,10 +7,10 @@
 //! buffer of the store that is bounded in events and bytes. A reader that falls further behind gets `Aborted` and
 //! starts again; it never misses an event unnoticed.
 //!
-//! Each event is authorized at its delivery, with the type as registered then, once for all watches of callers with the
-//! same permissions ([`RecentDecisions`]); events that are ready at once are delivered together. When the caller's permissions change, the watch ends: with Unauthenticated without a valid
-//! token, with PermissionDenied if the caller may no longer list, and otherwise with Aborted, since the events so far
-//! may show too much or too little.
+//! Each event is authorized with the type as registered at its delivery; watches of callers with the same permissions
+//! share the decision of rules ([`RecentDecisions`]). Events that are ready at once are delivered together. When the
+//! caller's permissions change, the watch ends: with Unauthenticated without a valid token, with PermissionDenied if
+//! the caller may no longer list, and otherwise with Aborted, since the events so far may show too much or too little.
 //!
 //! # Cost
 //! Changes in other tenancies, and of names without the prefix, do not wake a watch. A change that the caller may not
@@ -200,7 +200,9 @@ impl Events {
                     true => Some(event),
                     false => {
                         let hooks = hooks.get_or_insert_with(|| RequestHooks::new(kind.clone(), self.open.caller()));
-                        shown(hooks, &self.lists.recent, self.only.as_deref(), event).await?
+                        // No other watch has the bytes that a snapshot reads.
+                        let recent = is_live.then_some(&*self.lists.recent);
+                        shown(hooks, recent, self.only.as_deref(), event).await?
                     }
                 };
                 let more = match shown {
@@ -295,7 +297,7 @@ fn is_shown_as_stored(kind: &ResourceType, shows_all: bool, only: Option<&str>, 
 /// Returns the readable part of an event: the resource in its type's schema version.
 async fn shown(
     hooks: &mut RequestHooks,
-    recent: &RecentDecisions,
+    recent: Option<&RecentDecisions>,
     only: Option<&str>,
     event: WatchEvent,
 ) -> Result<Option<WatchEvent>, Error> {
@@ -307,12 +309,19 @@ async fn shown(
     if !resource.has_type(&hooks.kind.gvk) || only.is_some_and(|name| name != resource.name()) {
         return Ok(None);
     }
+    let recent = recent.filter(|_| !is_older(&hooks.kind, resource.schema_version()));
     let stored = resource.clone();
+    // Each resource has a request's fuel and time, its upgrade included.
+    hooks.next_item();
     let resource = hooks.upgraded(resource).await.map_err(|e| {
         let IdRef { partition, namespace, name, .. } = stored.id();
         e.with_resource(partition, namespace, name)
     })?;
-    Ok(recent.may_read(hooks, &resource).await?.then(|| event(resource)))
+    let may_read = match recent {
+        Some(recent) => recent.may_read(hooks, &resource).await?,
+        None => hooks.may_read(&resource).await?,
+    };
+    Ok(may_read.then(|| event(resource)))
 }
 
 #[cfg(test)]

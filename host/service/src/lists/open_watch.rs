@@ -27,8 +27,8 @@ pub(crate) struct OpenWatch {
     scope: WatchScope,
     /// Permissions at the start of the watch.
     fingerprint: u64,
-    /// Reasons to check the watch. Each is polled only after it was woken itself, so a wait for an event does not pay for
-    /// them.
+    /// Reasons to check the watch. Each is polled only after it was woken itself, so a wait for an event does not pay
+    /// for them.
     signals: FuturesUnordered<Signal>,
     _place: WatchPlace,
 }

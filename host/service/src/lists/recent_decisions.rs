@@ -1,9 +1,10 @@
-//! Decisions about recent events, made once for all watches of callers with the same permissions.
+//! Decisions of rules about recent events, made once for all watches of callers with the same permissions.
 //!
 //! # Contract
 //! A decision is remembered for a resource (the same bytes in memory), the type as registered, and the
-//! [fingerprint](mortise_resource::authorizer::Authorizer::fingerprint) of the caller, which differs for another name and
-//! after every change of rules. So a watch gets the decision that it would make itself. Errors are not remembered.
+//! [fingerprint](mortise_resource::authorizer::Authorizer::fingerprint) of the caller, which differs for another name
+//! and after every change of rules. So a watch gets the decision that it would make itself. Errors are not remembered,
+//! nor are decisions of an authorize hook: its plugin remembers those.
 //!
 //! # Cost and limits
 //! A lock and a look at the latest [`MAX_DECISIONS`] decisions, which hold as many resources of at most
@@ -46,11 +47,11 @@ impl RecentDecisions {
     /// # Errors
     /// Those of the hook.
     pub(crate) async fn may_read(&self, hooks: &mut RequestHooks, resource: &EncodedResource) -> Result<bool, Error> {
-        if RequestHooks::reads_all(&hooks.kind, &hooks.caller) {
-            return Ok(true);
-        }
-        // A hook that reads its plugin's own types needs no permission, which no fingerprint shows.
-        if hooks.caller.hook_of.is_some() || resource.bytes().len() > MAX_RESOURCE_BYTES {
+        // Decisions of a hook are in the memory of its plugin, which a quarantined hook does not use. A hook that reads
+        // its plugin's own types needs no permission, which no fingerprint shows.
+        let is_rule = !hooks.kind.hooks.authorize_read && hooks.caller.hook_of.is_none();
+        let is_free = RequestHooks::reads_all(&hooks.kind, &hooks.caller);
+        if !is_rule || is_free || resource.bytes().len() > MAX_RESOURCE_BYTES {
             return hooks.may_read(resource).await;
         }
         // Before the decision, so that rules that change meanwhile make another fingerprint.
@@ -68,6 +69,10 @@ impl RecentDecisions {
         let kind = Arc::downgrade(&hooks.kind);
         let decision = RecentDecision { resource: bytes.clone(), kind, fingerprint, may_read };
         let mut recent = self.latest_first.lock();
+        // Another watch may have decided meanwhile.
+        if recent.iter().any(|known| is_same(&known)) {
+            return Ok(may_read);
+        }
         recent.truncate(MAX_DECISIONS - 1);
         recent.push_front(decision);
         Ok(may_read)

@@ -1,10 +1,10 @@
-//! Pages of a copying scan: stored bytes become fields of a message, by one copy from the table's memory.
+//! Pages of a copying scan: stored bytes become fields of a message, copied from the table's memory.
 //!
 //! # Cost
 //! For each resource the checksum, a look at its GroupVersion and schema version, and the copy. One allocation for each
 //! piece.
 
-use mortise_resource::{EncodedResource, Outline, PieceWriter};
+use mortise_resource::{Outline, PieceWriter};
 
 use crate::{
     CopiedPart, CopyRequest, StoreError,
@@ -70,15 +70,8 @@ impl Copied {
                 if resource.schema_version() < *schema_version {
                     return Ok(Verdict::Alone(CopiedPart::Older(resource)));
                 }
-                Ok(alone(*tag, &resource).map_or(Verdict::LeaveOut, Verdict::Alone))
+                Ok(Verdict::Alone(CopiedPart::Fields(PieceWriter::alone(*tag, resource.bytes()))))
             }
         }
     }
-}
-
-/// Returns a part of one resource.
-fn alone(tag: u8, resource: &EncodedResource) -> Option<CopiedPart> {
-    let mut writer = PieceWriter::new(tag);
-    let whole = writer.add(resource.bytes());
-    whole.or_else(|| writer.take()).map(CopiedPart::Fields)
 }

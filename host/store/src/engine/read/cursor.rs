@@ -50,8 +50,18 @@ impl<F: Form> SledCursor<F> {
         Self { scanner, form, state: State::First(position), steps: 0 }
     }
 
-    /// Returns the items of the next page; `None` after the last.
+    /// Returns the items of the next page that has any; `None` after the last.
     async fn next_page(&mut self) -> Result<Option<Vec<F::Item>>, StoreError> {
+        loop {
+            match self.next_step().await? {
+                Some(items) if items.is_empty() => {}
+                page => return Ok(page),
+            }
+        }
+    }
+
+    /// Returns the items of the next step, perhaps none; `None` after the last.
+    async fn next_step(&mut self) -> Result<Option<Vec<F::Item>>, StoreError> {
         loop {
             let items = match std::mem::replace(&mut self.state, State::Failed) {
                 State::First(position) => {
@@ -86,9 +96,7 @@ impl<F: Form> SledCursor<F> {
                 State::At(fault) => return Err(fault),
                 State::Failed => return Err(StoreError::Closed),
             };
-            if !items.is_empty() {
-                return Ok(Some(items));
-            }
+            return Ok(Some(items));
         }
     }
 
@@ -120,7 +128,7 @@ impl Cursor for SledCursor<Parsed> {
 #[async_trait]
 impl CopyCursor for SledCursor<Copied> {
     async fn next(&mut self) -> Result<Option<Vec<CopiedPart>>, StoreError> {
-        self.next_page().await
+        self.next_step().await
     }
 
     fn is_at_end(&self) -> bool {

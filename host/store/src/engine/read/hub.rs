@@ -220,13 +220,12 @@ impl Hub {
         self.state.lock().readers
     }
 
-    /// Ends every watch once it has taken the waiting events.
-    pub(crate) fn close(&self) {
+    /// Ends every watch once it has taken the waiting events. Returns the wakers of those that wait.
+    #[must_use]
+    pub(crate) fn close(&self) -> Vec<Waker> {
         let mut state = self.state.lock();
         state.closed = true;
-        let woken = state.take_wakers();
-        drop(state);
-        woken.into_iter().for_each(Waker::wake);
+        state.take_wakers()
     }
 }
 
@@ -382,7 +381,7 @@ mod tests {
         assert_eq!(total.load(Ordering::Relaxed), 10);
         drop(late);
         assert_eq!(total.load(Ordering::Relaxed), 0);
-        hub.close();
+        assert!(hub.close().is_empty(), "no reader waits");
         assert_eq!(a.next().await, Err(HubEnd::Closed));
     }
 
@@ -416,7 +415,7 @@ mod tests {
         tokio::task::yield_now().await;
         send(&hub, event(1), 1, LIMITS);
         tokio::task::yield_now().await;
-        hub.close();
+        hub.close().into_iter().for_each(Waker::wake);
         assert_eq!(taking.await.unwrap(), (Ok(event(1)), Err(HubEnd::Closed)));
     }
 

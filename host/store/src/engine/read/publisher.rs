@@ -289,7 +289,10 @@ impl Publisher {
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.hubs.drain().for_each(|(_, hubs)| hubs.each().for_each(|hub| hub.close()));
+        let closed: Vec<_> = state.hubs.drain().collect();
+        let woken: Vec<_> = closed.iter().flat_map(|(_, hubs)| hubs.each()).flat_map(|hub| hub.close()).collect();
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
     }
 
     #[cfg(test)]

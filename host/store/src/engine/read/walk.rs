@@ -16,6 +16,7 @@ use crate::engine::{
     read::filter::Filter,
     tree::{
         keys,
+        merge::Step,
         table::{Payload, Table},
     },
 };
@@ -33,7 +34,7 @@ pub(crate) struct Match {
     pub(crate) payload: Payload,
 }
 
-type Items = Box<dyn Iterator<Item = Result<Option<(IVec, IVec)>, StoreError>> + Send>;
+type Items = Box<dyn Iterator<Item = Result<Step, StoreError>> + Send>;
 
 /// A walk in progress.
 pub(crate) struct Walk {
@@ -78,7 +79,7 @@ enum Verdict {
 /// Limit of one step of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepLimit {
-    /// Keys that are read; a run of removed keys counts as one.
+    /// Keys that are read; up to 32 removed keys in a row count as one.
     pub(crate) keys: usize,
     /// Bytes of found resources; the step ends with the resource that reaches them.
     pub(crate) bytes: usize,
@@ -144,8 +145,15 @@ impl Walk {
                     break 'walk false;
                 }
                 let Some(item) = self.next(table) else { break 'walk true };
-                let Some((key, value)) = item? else { continue };
                 is_found = false;
+                let (key, value) = match item? {
+                    Step::Entry(key, value) => (key, value),
+                    Step::Removed(key) => {
+                        // A walk that rests goes on behind it, however many removed keys follow each other.
+                        self.seen = Some(key);
+                        continue;
+                    }
+                };
                 let found_at = match &self.plan {
                     Plan::Query(plan) | Plan::Label(plan) => match plan.decide(&key) {
                         Some(Verdict::Take) if matches!(self.plan, Plan::Query(_)) => {
@@ -383,6 +391,46 @@ mod tests {
                 assert!(found.iter().map(|found| &found.key).eq(&sorted), "in order");
             }
         }
+    }
+
+    /// A walk that rests after each step gets past any number of removed keys, in a bounded number of steps.
+    #[test]
+    fn a_rested_walk_gets_past_removed_keys() {
+        const REMOVED: u64 = 1_000;
+        let db = sled::Config::new().temporary(true).open().unwrap();
+        let table = Table::new(db, "db".into());
+        let edit = |from: u64, to: u64, edit: &mut dyn FnMut(&mut WriteBatch, Vec<u8>, u64)| {
+            let mut batch = WriteBatch::default();
+            for i in from..to {
+                let id = pb::Id {
+                    r#type: Some(pb::Type { group: "g".into(), group_version: "v1".into(), kind: "K".into() }),
+                    tenancy: Some(pb::Tenancy { partition: "p".into(), namespace: "n".into() }),
+                    name: format!("n{i:05}"),
+                    uid: String::new(),
+                };
+                edit(&mut batch, keys::resource(&id).unwrap(), i);
+            }
+            batch
+        };
+        let mut write = |batch: &mut WriteBatch, key: Vec<u8>, i| {
+            record::write(batch, &key, Kind::Resource, i, b"");
+        };
+        table.write_through(edit(0, REMOVED + 2, &mut write).into_sled()).unwrap();
+        table.apply(&edit(1, REMOVED + 1, &mut |batch, key, _| {
+            batch.remove(key);
+        }));
+        let query = Filter::Query(Query {
+            type_key: TypeKey { group: "g".into(), kind: "K".into() },
+            tenancy: pb::Tenancy { partition: "p".into(), namespace: "n".into() },
+            name_prefix: String::new(),
+        });
+        let (mut walk, mut found, mut steps) = (Walk::new(&query), Vec::new(), 0);
+        while !walk.step(&table, StepLimit { keys: 2, bytes: usize::MAX }, &mut found).unwrap() {
+            walk.rest();
+            steps += 1;
+            assert!(steps < REMOVED, "{steps} steps, {} found", found.len());
+        }
+        assert_eq!(found.len(), 2, "in {steps} steps");
     }
 
     #[test]

@@ -28,12 +28,31 @@ struct Cursor {
     to: Bound<Vec<u8>>,
 }
 
-/// A walk over keys and values. A step that meets only removed keys returns `None`, so that a caller which bounds its
-/// steps bounds the work.
+/// A step of a walk.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// An entry: its key and its value.
+    Entry(IVec, IVec),
+    /// Only removed keys, up to and with this one; so a caller that bounds its steps bounds the work, and one that begins
+    /// another walk goes on behind it.
+    Removed(IVec),
+}
+
+/// A walk over keys and values.
 pub(crate) struct Merge {
     newer: Cursor,
     older: Option<Cursor>,
     tree: Peekable<sled::Iter>,
+}
+
+impl Step {
+    /// Returns the entry; `None` for removed keys.
+    pub(crate) fn entry(self) -> Option<(IVec, IVec)> {
+        match self {
+            Self::Entry(key, value) => Some((key, value)),
+            Self::Removed(_) => None,
+        }
+    }
 }
 
 impl Merge {
@@ -67,9 +86,10 @@ impl Cursor {
 }
 
 impl Iterator for Merge {
-    type Item = sled::Result<Option<(IVec, IVec)>>;
+    type Item = sled::Result<Step>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let mut removed = None;
         for _ in 0..MAX_SKIPPED_KEYS {
             let Self { newer, older, tree } = self;
             let first = first_map(newer, older.as_mut());
@@ -84,11 +104,13 @@ impl Iterator for Merge {
                 Ordering::Equal => drop(tree.next()),
                 Ordering::Greater => {}
             }
-            if let Some((key, Some(value))) = first.page.pop_front() {
-                return Some(Ok(Some((key, value))));
+            match first.page.pop_front() {
+                Some((key, Some(value))) => return Some(Ok(Step::Entry(key, value))),
+                Some((key, None)) => removed = Some(key),
+                None => {}
             }
         }
-        Some(Ok(None))
+        removed.map(|key| Ok(Step::Removed(key)))
     }
 }
 
@@ -110,8 +132,8 @@ fn first_map<'c>(newer: &'c mut Cursor, older: Option<&'c mut Cursor>) -> &'c mu
     }
 }
 
-fn next_of_tree(tree: &mut Peekable<sled::Iter>) -> Option<sled::Result<Option<(IVec, IVec)>>> {
-    tree.next().map(|item| item.map(Some))
+fn next_of_tree(tree: &mut Peekable<sled::Iter>) -> Option<sled::Result<Step>> {
+    tree.next().map(|item| item.map(|(key, value)| Step::Entry(key, value)))
 }
 
 #[cfg(test)]
@@ -173,7 +195,7 @@ mod tests {
                 let range = (from.clone(), to.clone());
                 let walk = Merge::new(&recent.layers(), &from, &to, db.range::<Vec<u8>, _>(range.clone()));
                 let walked: Vec<_> =
-                    walk.filter_map(|step| step.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+                    walk.filter_map(|step| step.unwrap().entry()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
                 let expected: Vec<_> = model.range(range).map(|(k, v)| (k.clone(), v.clone())).collect();
                 assert_eq!(walked, expected);
             }

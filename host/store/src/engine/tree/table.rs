@@ -18,7 +18,7 @@ use crate::StoreError;
 use crate::engine::tree::{
     keys,
     memtable::Recent,
-    merge::Merge,
+    merge::{Merge, Step},
     panics::catch_sled_panic,
     record::{Head, StoredResource},
     write_batch::WriteBatch,
@@ -85,14 +85,14 @@ impl Table {
         &self,
         range: R,
     ) -> impl Iterator<Item = Result<(IVec, IVec), StoreError>> + Send + use<R> {
-        self.steps(range).filter_map(Result::transpose)
+        self.steps(range).filter_map(|step| step.map(Step::entry).transpose())
     }
 
-    /// [`Table::range`] in steps of bounded work: a step that meets only removed keys returns `None`.
+    /// [`Table::range`] in steps of bounded work.
     pub(crate) fn steps<R: RangeBounds<Vec<u8>>>(
         &self,
         range: R,
-    ) -> impl Iterator<Item = Result<Option<(IVec, IVec)>, StoreError>> + Send + use<R> {
+    ) -> impl Iterator<Item = Result<Step, StoreError>> + Send + use<R> {
         let table = self.clone();
         let (from, to) = (range.start_bound().cloned(), range.end_bound().cloned());
         let layers = self.recent.layers();
