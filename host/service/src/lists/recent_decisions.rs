@@ -56,25 +56,28 @@ impl RecentDecisions {
         }
         // Before the decision, so that rules that change meanwhile make another fingerprint.
         let fingerprint = hooks.caller.authorizer.fingerprint();
-        let bytes = resource.bytes();
+        let (kind, bytes) = (hooks.kind.clone(), resource.bytes());
         let is_same = |known: &&RecentDecision| {
             (known.resource.as_ptr(), known.resource.len()) == (bytes.as_ptr(), bytes.len())
                 && known.fingerprint == fingerprint
-                && known.kind.as_ptr() == Arc::as_ptr(&hooks.kind)
+                && known.kind.as_ptr() == Arc::as_ptr(&kind)
         };
         if let Some(known) = self.latest_first.lock().iter().find(is_same) {
             return Ok(known.may_read);
         }
         let may_read = hooks.may_read(resource).await?;
-        let kind = Arc::downgrade(&hooks.kind);
-        let decision = RecentDecision { resource: bytes.clone(), kind, fingerprint, may_read };
         let mut recent = self.latest_first.lock();
         // Another watch may have decided meanwhile.
         if recent.iter().any(|known| is_same(&known)) {
             return Ok(may_read);
         }
         recent.truncate(MAX_DECISIONS - 1);
-        recent.push_front(decision);
+        recent.push_front(RecentDecision {
+            resource: bytes.clone(),
+            kind: Arc::downgrade(&kind),
+            fingerprint,
+            may_read,
+        });
         Ok(may_read)
     }
 }
