@@ -187,17 +187,6 @@ async fn the_addresses_of_a_host_name_follow_its_cname() {
     assert_eq!(answers(&ask(dns, WEB, RecordType::A).await), ["CNAME other.default.svc.cluster.local."]);
 }
 
-/// The system's resolver has no time to live: its addresses are kept for seconds, and the name as long as any record.
-#[tokio::test]
-async fn the_addresses_of_a_host_name_live_shorter_than_its_cname() {
-    let server = Setup::new().env("MORTISE_DNS_TTL_S", 60).start().await;
-    let dns = server.dns.unwrap();
-    server.write(endpoints("web", vec![endpoint("out", "localhost", 1, &[("http", 80)])])).await.unwrap();
-    let found = ask(dns, WEB, RecordType::A).await;
-    let ttls: Vec<_> = found.answers.iter().map(|record| (record.record_type(), record.ttl)).collect();
-    assert_eq!(ttls, [(RecordType::CNAME, 60), (RecordType::A, 5)]);
-}
-
 /// Without the plugin the health of endpoints is unknown: answers fail, new streams are refused, and open ones stay.
 #[tokio::test]
 async fn a_disabled_catalog_gives_no_frozen_answers() {
