@@ -25,7 +25,7 @@ pub struct CopyRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopiedPart {
     /// Fields, each a whole resource; about [`PIECE_BYTES`](mortise_resource::PIECE_BYTES), or less at the end of a page
-    /// and beside a resource that is no copy.
+    /// and in front of a resource that was not copied.
     Fields(Bytes),
     /// A resource of the GroupVersion whose data has an older schema version.
     Older(EncodedResource),

@@ -149,7 +149,7 @@ impl<'h> Line<'h> {
     /// Returns the state at a place; `None` for an absence.
     #[must_use]
     pub fn state(&self, place: usize) -> Option<&'h State> {
-        if place % 2 == 0 { None } else { self.states.get(place / 2).map(|known| known.state) }
+        if place.is_multiple_of(2) { None } else { self.states.get(place / 2).map(|known| known.state) }
     }
 
     /// Whether a place is possible: a state, or an absence where the uid changes.

@@ -50,9 +50,9 @@ mod off {
         false
     }
 
-    /// Returns the batch to make durable.
-    pub(crate) const fn durable(batch: &WriteBatch) -> &WriteBatch {
-        batch
+    /// Passes on the batch to make durable.
+    pub(crate) fn durable<T>(batch: &WriteBatch, append: impl FnOnce(&WriteBatch) -> T) -> T {
+        append(batch)
     }
 
     /// Shows a commit, or returns the function that is to show it after its events.
@@ -107,13 +107,14 @@ mod on {
         *CHOSEN == format!("{fault:?}") && OCCASIONS.fetch_add(1, Ordering::Relaxed) % every == 0
     }
 
-    /// Returns the batch to make durable: for the fault, the one before.
-    pub(crate) fn durable(batch: &WriteBatch) -> Box<WriteBatch> {
+    /// Passes on the batch to make durable: for the fault, the one before.
+    pub(crate) fn durable<T>(batch: &WriteBatch, append: impl FnOnce(&WriteBatch) -> T) -> T {
         static KEPT: Mutex<Option<WriteBatch>> = Mutex::new(None);
         if happens(Fault::AckBeforeSync) {
-            return Box::new(KEPT.lock().replace(batch.clone()).unwrap_or_default());
+            let former = KEPT.lock().replace(batch.clone()).unwrap_or_default();
+            return append(&former);
         }
-        Box::new(batch.clone())
+        append(batch)
     }
 
     /// Shows a commit, or returns the function that is to show it after its events.

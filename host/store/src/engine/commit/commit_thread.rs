@@ -343,7 +343,8 @@ impl Committer {
 
         let appending = Instant::now();
         // Without its names the log is lost with this process, so nothing may be acknowledged.
-        let appended = self.wal.append(&planted::durable(&batch)).and_then(|()| self.shared.files.check());
+        let appended = planted::durable(&batch, |batch| self.wal.append(batch));
+        let appended = appended.and_then(|()| self.shared.files.check());
         if let Err(error) = appended {
             for (key, slot) in changed() {
                 scrub::steps(key, slot, |step, key, version| sums.step(step.inverse(), key, version));
