@@ -253,7 +253,7 @@ mod tests {
             set(area_rules, rules).allows_every(Verb::Read, ARTIST, "key:read", Names::Below("demo/"))
         };
         let (allow, named) = (rule("demo/*", false), data::TypeRule { names: vec!["a".into()], ..rule("*", false) });
-        assert!(reads(&[allow.clone()], vec![]));
+        assert!(reads(std::slice::from_ref(&allow), vec![]));
         assert!(reads(&[allow.clone(), named.clone()], vec![]));
         assert!(!reads(&[named], vec![]), "others are not allowed");
         assert!(!reads(&[data::TypeRule { namespaces: vec!["n".into()], ..allow.clone() }], vec![]));

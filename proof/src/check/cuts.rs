@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Violation, timeline::Timeline};
+use super::{timeline::Timeline, violation::Violation};
 use crate::record::{Answer, Call, Change, History, Key, Mode, Scope, State};
 
 /// Checks all lists and snapshots.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Violation, linear::Orders, timeline::Timeline};
+use super::{linear::Orders, timeline::Timeline, violation::Violation};
 use crate::record::{Call, DEFAULT_NAMESPACE, History, Incarnation, Key, NAMESPACE, NEVER, Operation, State};
 
 /// Owners above a resource that are looked at.

@@ -14,8 +14,8 @@ use std::{
 };
 
 use super::{
-    Violation,
     timeline::{Line, Timeline},
+    violation::Violation,
 };
 use crate::record::{Answer, Call, Change, History, Key, Mode, NEVER, Operation, Scope, State};
 

@@ -16,39 +16,12 @@ pub mod linear;
 pub mod pages;
 pub mod states;
 pub mod timeline;
+mod violation;
 pub mod watches;
 
-use serde::{Deserialize, Serialize};
-
-use crate::record::{History, Key};
+use crate::record::History;
 use timeline::Timeline;
-
-/// A broken promise.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Violation {
-    /// Name of the rule.
-    pub rule: String,
-    /// Resource, if it is about one.
-    pub key: Option<Key>,
-    /// Description of the evidence.
-    pub text: String,
-}
-
-impl Violation {
-    pub(crate) fn new(rule: &str, key: &Key, text: String) -> Self {
-        Self { rule: rule.to_owned(), key: Some(key.clone()), text }
-    }
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: ", self.rule)?;
-        match &self.key {
-            Some(key) => write!(f, "{key}: {}", self.text),
-            None => write!(f, "{}", self.text),
-        }
-    }
-}
+pub use violation::Violation;
 
 /// Judges a history; returns every broken promise, in a fixed order.
 #[must_use]

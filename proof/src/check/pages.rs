@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Violation, timeline::Timeline};
+use super::{timeline::Timeline, violation::Violation};
 use crate::record::{Change, History, Key, Mode, State, Stream};
 
 /// Checks all watches of pages.

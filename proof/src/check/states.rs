@@ -6,8 +6,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{
-    Violation,
     timeline::{Known, Line, Timeline},
+    violation::Violation,
 };
 use crate::record::{Answer, Call, History, Key, NEVER, Operation, State};
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Violation;
+use super::violation::Violation;
 use crate::record::{Call, History, Incarnation, Key, NEVER, Operation, Scope, State};
 
 /// The states of one resource.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Violation, timeline::Timeline};
+use super::{timeline::Timeline, violation::Violation};
 use crate::record::{Change, History, Incarnation, Key, Mode, Scope, State, Stream};
 
 /// Resources that the client of a watch holds.
