@@ -38,7 +38,7 @@ impl<F: PartialEq, M: Clone> RecentMessages<F, M> {
     /// Returns the message about a resource in a form; `make` makes it.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The fault of `make`.
     pub(crate) fn message<E>(
         &self,
         resource: &EncodedResource,

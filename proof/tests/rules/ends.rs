@@ -13,7 +13,7 @@ fn nothing_goes_by_itself() {
     let first = || write((10, 20), None, state("a", "u", 1, 1));
     assert_clean(vec![first(), delete((30, 40), "a"), read((50, 60), "a", None)]);
     assert_broken(CAUSE, vec![first(), read((50, 60), "a", None)]);
-    // A deletion of another version, or after the fact, is no cause.
+    // A deletion of another version, or a later one, does not explain it.
     let of_version = |version| {
         call(30, 40, Call::Delete { key: key("a"), uid: String::new(), version: Some(version) }, Answer::Done)
     };
@@ -27,7 +27,7 @@ fn an_owner_that_lives_takes_nothing_along() {
     let start = || vec![write((10, 20), None, state("o", "w", 1, 1)), write((30, 40), None, owned("a", 2))];
     assert_clean([start(), vec![delete((50, 60), "o"), read((70, 80), "a", None)]].concat());
     assert_broken(CAUSE, [start(), vec![read((70, 80), "a", None)]].concat());
-    // The deletion of an earlier owner of that name is no cause.
+    // The deletion of an earlier owner of that name does not explain it.
     let earlier = vec![
         write((1, 2), None, state("o", "before", 1, 1)),
         call(3, 4, Call::Delete { key: key("o"), uid: "before".into(), version: None }, Answer::Done),

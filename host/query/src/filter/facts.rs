@@ -127,7 +127,7 @@ pub(super) fn subject(path: &Path) -> Option<Subject> {
             Step::Key(_) => None,
         },
         // An index holds no absent values. If an absent field counts as a value that the index can hold, the index alone
-        // cannot answer, so the field is no subject.
+        // cannot answer: the field is not looked up.
         (Root::Data | Root::Resource | Root::Element, [_, ..])
             if path.zero.as_ref().is_none_or(|zero| zero.index_text().is_none()) =>
         {
