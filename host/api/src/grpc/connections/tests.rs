@@ -136,3 +136,34 @@ async fn requests_know_where_they_come_from_and_by_which_certificate() {
         assert_eq!(found, names.map(|names| names.map(str::to_owned).into()));
     }
 }
+
+/// Small output of several calls waits once until other tasks have run, that of one call and large output does not.
+#[tokio::test]
+async fn small_output_of_several_calls_waits_for_other_tasks_once() {
+    use std::future::poll_fn;
+    let (addr, mut connections, _stop) = open(8, LONG).await;
+    let mut client = TcpStream::connect(addr).await.unwrap();
+    client.write_all(START).await.unwrap();
+    let mut server = connections.next().await.unwrap().unwrap();
+    server.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+    let usage = server.place.0.usage.clone();
+    // Returns whether each of two flushes behind a write is ready at once.
+    let mut flushes = async |bytes: usize| {
+        server.write_all(&vec![7; bytes]).await.unwrap();
+        let flush = |server: &mut Connection, cx: &mut Context<'_>| Pin::new(server).poll_flush(cx).is_ready();
+        let flushed = poll_fn(|cx| Poll::Ready([flush(&mut server, cx), flush(&mut server, cx)])).await;
+        // HTTP/2 reads again; there is nothing.
+        let mut byte = [0];
+        let read = poll_fn(|cx| Poll::Ready(Pin::new(&mut server).poll_read(cx, &mut ReadBuf::new(&mut byte)))).await;
+        assert!(read.is_pending());
+        flushed
+    };
+    let _first = usage.begin_call();
+    assert_eq!(flushes(10).await, [true, true], "one call");
+    let _second = usage.begin_call();
+    assert_eq!(flushes(10).await, [false, true], "several calls");
+    assert_eq!(flushes(10).await, [false, true], "again, once HTTP/2 has read");
+    assert_eq!(flushes(64 << 10).await, [true, true], "large output");
+    let mut received = vec![0; 3 * 10 + (64 << 10)];
+    client.read_exact(&mut received).await.unwrap();
+}
