@@ -62,8 +62,9 @@ const LOCAL_CONNECTIONS: usize = 256;
 /// least 26 bytes, so a slice has fewer of them than HTTP/2 tolerates.
 const SLICE_BYTES: usize = 32 << 10;
 
-/// GOAWAY with the last stream 0 and without an error: a frame of 8 bytes on the connection's own stream. It is sent
-/// only while no call runs, so every call behind it is one that the server has not seen.
+/// GOAWAY with the last stream 0 and without an error: a frame of 8 bytes on the connection's own stream. A client may
+/// repeat every call that has no complete answer by then. So it is sent only while no call runs, and behind the last
+/// bytes of their answers.
 const GO_AWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Limits of connections.
@@ -172,7 +173,11 @@ enum Leaving {
     No,
     /// HTTP/2 begins the calls that it has read.
     Asked,
-    /// GOAWAY was sent.
+    /// No call runs; HTTP/2 sends the rest of their answers.
+    Flushing,
+    /// The rest of their answers was sent.
+    Flushed,
+    /// GOAWAY was sent, if the client has taken all answers.
     Gone,
     /// The connection ends with its calls.
     Cut,
@@ -222,7 +227,15 @@ impl Connection {
                     return Poll::Pending;
                 }
             }
+            // HTTP/2 reads before it writes, and may hold the end of an answer.
             Leaving::Asked if self.place.0.usage.is_idle() => {
+                self.leaving = Leaving::Flushing;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Leaving::Flushing | Leaving::Flushed if !self.place.0.usage.is_idle() => self.leaving = Leaving::Asked,
+            Leaving::Flushing => self.leaving = Leaving::Gone,
+            Leaving::Flushed => {
                 self.leaving = Leaving::Gone;
                 if self.preface.is_none() {
                     self.say_go_away(cx);
@@ -258,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// Sends GOAWAY, unless the client has not taken what was sent before: the connection ends in any case.
+    /// Sends GOAWAY, unless the client does not take it: the connection ends in any case.
     fn say_go_away(&mut self, cx: &mut Context<'_>) {
         let mut transport = Pin::new(&mut self.transport);
         if transport.as_mut().poll_flush(cx).is_ready() && transport.as_mut().poll_write(cx, &GO_AWAY).is_ready() {
@@ -332,7 +345,7 @@ impl AsyncRead for Connection {
             // The end of the connection, for HTTP/2.
             Leaving::Gone => return Poll::Ready(Ok(())),
             Leaving::Cut => return Poll::Ready(Err(cut())),
-            Leaving::No | Leaving::Asked => {}
+            Leaving::No | Leaving::Asked | Leaving::Flushing | Leaving::Flushed => {}
         }
         if self.foreign.is_some() {
             return self.poll_foreign(cx);
@@ -395,7 +408,11 @@ impl AsyncWrite for Connection {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_gathered(cx));
-        Pin::new(&mut self.transport).poll_flush(cx)
+        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+        if self.leaving == Leaving::Flushing {
+            self.leaving = Leaving::Flushed;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use futures::StreamExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::{Instant, sleep, timeout},
 };
 
@@ -166,4 +166,63 @@ async fn small_output_of_several_calls_waits_for_other_tasks_once() {
     assert_eq!(flushes(64 << 10).await, [true, true], "large output");
     let mut received = vec![0; 3 * 10 + (64 << 10)];
     client.read_exact(&mut received).await.unwrap();
+}
+
+/// A connection that has to leave sends the ends of its answers before GOAWAY, behind which clients repeat calls; and
+/// it ends without GOAWAY if the client does not take them.
+#[tokio::test]
+async fn a_connection_leaves_behind_the_ends_of_its_answers() {
+    use std::future::poll_fn;
+    const END: &[u8] = b"the end of an answer";
+    for takes in [true, false] {
+        let (addr, mut connections, _stop) = open(1, LONG).await;
+        let mut client = TcpStream::connect(addr).await.unwrap();
+        client.write_all(START).await.unwrap();
+        let mut server = connections.next().await.unwrap().unwrap();
+        server.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+        // A connection of another address takes the place of this idle one; a call begins at the same time.
+        let other = TcpSocket::new_v4().unwrap();
+        other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let _other = other.connect(addr).await.unwrap();
+        let _taken = connections.next().await.unwrap().unwrap();
+        let call = server.place.0.usage.begin_call();
+        // Reads as HTTP/2 does; `None` while there is nothing to read, else the bytes that were read.
+        let read = async |server: &mut Connection| {
+            let mut byte = [0];
+            poll_fn(|cx| {
+                let mut buffer = ReadBuf::new(&mut byte);
+                let polled = Pin::new(&mut *server).poll_read(cx, &mut buffer);
+                Poll::Ready(match polled {
+                    Poll::Pending => None,
+                    Poll::Ready(read) => Some(read.map(|()| buffer.filled().len()).unwrap()),
+                })
+            })
+            .await
+        };
+        assert_eq!([read(&mut server).await, read(&mut server).await], [None, None], "the call runs");
+        drop(call);
+        assert_eq!(read(&mut server).await, None, "HTTP/2 may hold the end of its answer");
+        let end = if takes { END.to_vec() } else { vec![7; 16 << 20] };
+        // Writes as much as the client takes, and flushes behind the last byte, as HTTP/2 does.
+        let written = poll_fn(|cx| {
+            let mut written = 0;
+            while let Some(rest @ [_, ..]) = end.get(written..)
+                && let Poll::Ready(more) = Pin::new(&mut server).poll_write(cx, rest)
+            {
+                written += more.unwrap();
+            }
+            let is_whole = written == end.len();
+            assert_eq!(is_whole && Pin::new(&mut server).poll_flush(cx).is_ready(), takes);
+            Poll::Ready(written)
+        })
+        .await;
+        assert_eq!(read(&mut server).await, Some(0), "the connection ends");
+        drop(server);
+        let mut received = Vec::new();
+        let _reset = client.read_to_end(&mut received).await;
+        match takes {
+            true => assert_eq!(received, [END, &GO_AWAY].concat()),
+            false => assert!(received.len() <= written && received.iter().all(|byte| *byte == 7)),
+        }
+    }
 }
