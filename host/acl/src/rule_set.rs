@@ -263,6 +263,49 @@ mod tests {
         assert!(!reads(&[allow], vec![key_rule("demo/miles", false, Level::Deny)]), "the area denies one");
     }
 
+    fn type_rule() -> impl Strategy<Value = data::TypeRule> {
+        let words = |words: &'static [&'static str]| {
+            prop::collection::vec(prop::sample::select(words).prop_map(str::to_owned), 0..2)
+        };
+        let types = prop::sample::select(&["*", "demo/*", "demo/Artist", "demo.v2.Artist", "demo.v1.Artist", "other/*"]);
+        let verb = prop::sample::select(&["read", "list", "*"]);
+        let places = (words(&["*", "p", "q"]), words(&["*", "n", "m"]));
+        let names = (words(&["a", "b", "ab"]), words(&["", "a", "ab"]));
+        (types, verb, places, names, any::<bool>()).prop_map(|(of, verb, places, names, deny)| data::TypeRule {
+            types: vec![of.into()],
+            verbs: vec![verb.into()],
+            partitions: places.0,
+            namespaces: places.1,
+            names: names.0,
+            name_prefixes: names.1,
+            deny,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        /// A judgement of a whole type holds for each of its resources.
+        #[test]
+        fn a_judgement_of_a_type_holds_for_each_resource(
+            type_rules in prop::collection::vec(type_rule(), 0..5),
+            area_rules in prop::collection::vec(rule(), 0..4),
+            partition in "[pq]?", namespace in "[nm]?", name in "[ab]{1,3}",
+        ) {
+            let set = set(area_rules, &type_rules);
+            let id = IdRef { partition: &partition, namespace: &namespace, name: &name, ..ARTIST };
+            for names in [Names::Below(""), Names::Below(&name[..1]), Names::One(&name)] {
+                let all = set.allows_every(Verb::Read, ARTIST, "key:read", names);
+                let one = match set.effect(Verb::Read, id, Some(&name)) {
+                    Effect::Deny => false,
+                    Effect::Allow => !set.is_denied("key:read", &name),
+                    Effect::Undecided => set.is_allowed("key:read", &name),
+                };
+                prop_assert!(!all || one, "{names:?}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn the_closest_rule_decides(rules in prop::collection::vec(rule(), 0..12), name in "[abé/]{0,6}") {

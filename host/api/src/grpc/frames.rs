@@ -17,7 +17,7 @@ use prost::{
 use tonic::{
     Code, Status,
     body::Body,
-    codec::{Codec as _, Streaming},
+    codec::{BufferSettings, Streaming},
     metadata::GRPC_CONTENT_TYPE,
 };
 use tonic_prost::ProstCodec;
@@ -25,9 +25,14 @@ use tonic_prost::ProstCodec;
 /// Bytes in front of a message: a flag for compression, and the length.
 pub(super) const PREFIX_BYTES: usize = 5;
 
+/// Bytes of the buffer into which a request is received. It grows for a longer request; most are shorter, and tonic's
+/// default is eight times as long.
+const REQUEST_BUFFER_BYTES: usize = 1 << 10;
+
 /// Receives the only message of a request, and its end.
 pub(super) async fn receive_message<M: Message + Default + 'static>(body: Body, limit: usize) -> Result<M, Status> {
-    let decoder = ProstCodec::<(), M>::default().decoder();
+    // The second number concerns answers alone.
+    let decoder = ProstCodec::<(), M>::raw_decoder(BufferSettings::new(REQUEST_BUFFER_BYTES, 0));
     let mut messages = Streaming::new_request(decoder, body, None, Some(limit));
     let message = messages.message().await.map_err(|status| match status.code() {
         Code::OutOfRange => Status::resource_exhausted(status.message()),
