@@ -35,7 +35,7 @@ pub(crate) struct RuleSet {
 /// The rules of an area by name. Of several rules for one name or prefix, deny wins, else the highest level.
 #[derive(Debug, Default)]
 pub(crate) struct Area {
-    pub(crate) exact: HashMap<Box<str>, Level>,
+    pub(crate) exact: BTreeMap<Box<str>, Level>,
     pub(crate) prefixes: BTreeMap<Box<[u8]>, Level>,
 }
 
@@ -67,7 +67,8 @@ impl Area {
         let after = (Bound::Excluded(prefix.as_bytes()), Bound::Unbounded);
         let longer =
             self.prefixes.range::<[u8], _>(after).take_while(move |(rule, _)| rule.starts_with(prefix.as_bytes()));
-        let exact = self.exact.iter().filter(move |(name, _)| name.starts_with(prefix));
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let exact = self.exact.range::<str, _>(from).take_while(move |(name, _)| name.starts_with(prefix));
         let levels = longer.map(|(_, level)| *level).chain(exact.map(|(_, level)| *level));
         (self.prefix_level(prefix.as_bytes()), levels)
     }
@@ -142,7 +143,7 @@ impl RuleSet {
     }
 
     /// Whether the rules surely allow `verb` on all resources of the type of `of`, with `permission` on these names.
-    /// Costs a look at each rule.
+    /// Costs a look at each rule by type, and at those about longer names.
     pub(crate) fn allows_every(&self, verb: Verb, of: IdRef<'_>, permission: &str, names: Names<'_>) -> bool {
         if self.management {
             return true;
