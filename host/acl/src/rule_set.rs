@@ -268,7 +268,8 @@ mod tests {
         let words = |words: &'static [&'static str]| {
             prop::collection::vec(prop::sample::select(words).prop_map(str::to_owned), 0..2)
         };
-        let types = prop::sample::select(&["*", "demo/*", "demo/Artist", "demo.v2.Artist", "demo.v1.Artist", "other/*"]);
+        let types =
+            prop::sample::select(&["*", "demo/*", "demo/Artist", "demo.v2.Artist", "demo.v1.Artist", "other/*"]);
         let verb = prop::sample::select(&["read", "list", "*"]);
         let places = (words(&["*", "p", "q"]), words(&["*", "n", "m"]));
         let names = (words(&["a", "b", "ab"]), words(&["", "a", "ab"]));

@@ -3,6 +3,7 @@
 
 mod bodies;
 mod codes;
+mod conditions;
 mod parameters;
 mod routes;
 

@@ -51,6 +51,12 @@ pub(super) async fn api(
     let reads = matches!(request.parts.method, Method::GET | Method::HEAD);
     let watches = reads && request.query.watch();
     let searches = request.query.is_search();
+    if reads && let Err(fault) = request.query.check_read() {
+        return match stranger {
+            None => fault.into_response(if watches || searches { ours } else { consuls }, &path),
+            Some(caller) => fault.for_stranger(&*caller).into_response(consuls, &path),
+        };
+    }
     let (answer, form) = match (target, &request.parts.method) {
         (Target::Collection, _) if watches && searches => (watch_query::collection(request).await, ours),
         (Target::Collection, _) if reads && searches => (search::search(request).await, ours),

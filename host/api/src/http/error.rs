@@ -62,6 +62,10 @@ pub(super) enum ErrorKind {
     TooLarge,
     /// The body did not arrive in time.
     TooSlow,
+    /// A parameter or a header is not understood.
+    Head,
+    /// A condition of the request does not hold.
+    Precondition,
     /// Other requests use up the memory that this one needs.
     Busy,
     /// The host in the request is not one of this server's.
@@ -132,6 +136,11 @@ impl HttpError {
             ErrorKind::Service(code) if code != Code::NotFound => self,
             _ => no_permissions(caller).into(),
         }
+    }
+
+    /// Whether another change came first.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.kind == ErrorKind::Service(Code::Aborted)
     }
 
     /// Adds a header.
@@ -234,7 +243,7 @@ impl ErrorKind {
 
     fn status(self) -> StatusCode {
         match self {
-            Self::Service(Code::InvalidArgument) | Self::Body => StatusCode::BAD_REQUEST,
+            Self::Service(Code::InvalidArgument) | Self::Body | Self::Head => StatusCode::BAD_REQUEST,
             Self::Service(Code::PermissionDenied) | Self::UnknownHost | Self::CrossOrigin => StatusCode::FORBIDDEN,
             Self::Service(Code::NotFound) | Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Service(Code::Aborted | Code::FailedPrecondition | Code::AlreadyExists) => StatusCode::CONFLICT,
@@ -247,13 +256,14 @@ impl ErrorKind {
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Precondition => StatusCode::PRECONDITION_FAILED,
         }
     }
 
     /// The name in a problem's `type`, and the title.
     fn name(self) -> (&'static str, &'static str) {
         match self {
-            Self::Service(Code::InvalidArgument) => ("invalid-argument", "The request is invalid"),
+            Self::Service(Code::InvalidArgument) | Self::Head => ("invalid-argument", "The request is invalid"),
             Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller lacks permission"),
             Self::Service(Code::NotFound) => ("not-found", "The requested object does not exist"),
             Self::Service(Code::AlreadyExists) => ("already-exists", "The object exists already"),
@@ -272,6 +282,7 @@ impl ErrorKind {
             Self::MediaType => ("unsupported-media-type", "The format of the body is not supported"),
             Self::TooLarge => ("body-too-large", "The body is too large"),
             Self::TooSlow => ("request-timeout", "The body did not arrive in time"),
+            Self::Precondition => ("precondition-failed", "A condition of the request does not hold"),
             Self::UnknownHost => ("unknown-host", "The host is not a name of this server"),
             Self::CrossOrigin => ("cross-origin", "Web pages of other origins may not use this API"),
         }

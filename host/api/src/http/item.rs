@@ -6,7 +6,12 @@ use axum::{
 };
 use mortise_resource::{Diagnostic, Error, authorizer::no_permissions, pb};
 
-use super::{error::HttpError, json::JSON, request::TypeRequest};
+use super::{
+    conditions::{Change, Conditions, Freshness, MAX_ATTEMPTS, Requirement, entity_tag},
+    error::HttpError,
+    json::JSON,
+    request::TypeRequest,
+};
 use crate::call::{run_guarded, span, truncate};
 
 /// Most warnings in an answer, and most bytes of each: clients have small limits for headers.
@@ -15,25 +20,67 @@ const MAX_WARNING_BYTES: usize = 256;
 
 /// GET: reads the resource.
 pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response, HttpError> {
+    let conditions = Conditions::read(&request.parts.headers)?;
     let caller = request.caller();
     let id = request.id(name);
     let span = span("Read", Some(&id));
     let read =
         run_guarded(span, Box::pin(request.shared.service.read(&caller, pb::ReadRequest { id: Some(id) }))).await?;
-    let printed = request.printer().pretty(&read.decode().map_err(Error::from)?);
-    Ok(([JSON], printed).into_response())
+    let answer = match conditions.of_read(read.version())? {
+        Freshness::Known => StatusCode::NOT_MODIFIED.into_response(),
+        Freshness::New => {
+            let printed = request.printer().pretty(&read.decode().map_err(Error::from)?);
+            ([JSON], printed).into_response()
+        }
+    };
+    Ok(with_tag(answer, read.version()))
 }
 
 /// PUT: creates or replaces the resource.
 pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
-    let mut resource = request.resource(name).await?;
-    resource.version = request.query.version();
+    let resource = request.resource(name).await?;
+    let version = request.query.version_of_change()?;
+    let conditions = Conditions::read(&request.parts.headers)?;
     let caller = request.caller();
-    let span = span("Write", resource.id.as_ref());
-    let rpc = pb::WriteRequest { resource: Some(resource) };
-    let written = run_guarded(span, Box::pin(request.shared.service.write(&caller, rpc))).await?;
-    let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
-    Ok(with_warnings(([JSON], printed).into_response(), &written.warnings))
+    let service = &request.shared.service;
+    let id = resource.id.clone().unwrap_or_default();
+    for _ in 0..MAX_ATTEMPTS {
+        let mut resource = resource.clone();
+        let span = span("Write", Some(&id));
+        let requirement = conditions.of_change(Change::Write, service, &caller, &id, &version).await?;
+        let written = match requirement {
+            Requirement::Absence => {
+                let rpc = pb::WriteRequest { resource: Some(resource) };
+                run_guarded(span, Box::pin(service.write_new(&caller, rpc))).await
+            }
+            Requirement::Nothing | Requirement::Version(_) => {
+                if let Requirement::Version(version) = requirement {
+                    resource.version = version;
+                }
+                let rpc = pb::WriteRequest { resource: Some(resource) };
+                run_guarded(span, Box::pin(service.write(&caller, rpc))).await
+            }
+        };
+        match written.map_err(HttpError::from) {
+            Err(error) if error.is_conflict() && conditions.is_present() => {
+                if !conditions.needs_read(Change::Write) {
+                    return Err(conditions.unmet());
+                }
+            }
+            Err(error) => return Err(error),
+            Ok(written) => {
+                let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
+                let answer = with_tag(([JSON], printed).into_response(), written.resource.version());
+                return Ok(with_warnings(answer, &written.warnings));
+            }
+        }
+    }
+    Err(conditions.unmet())
+}
+
+fn with_tag(mut response: Response, version: &str) -> Response {
+    response.headers_mut().extend(entity_tag(version));
+    response
 }
 
 fn with_warnings(mut response: Response, warnings: &[Diagnostic]) -> Response {
@@ -47,16 +94,34 @@ fn with_warnings(mut response: Response, warnings: &[Diagnostic]) -> Response {
 pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let caller = request.caller();
     let id = request.id(name);
-    let span = span("Delete", Some(&id));
-    let rpc = pb::DeleteRequest { id: Some(id), version: request.query.version() };
-    match run_guarded(span, Box::pin(request.shared.service.delete_stored(&caller, rpc))).await? {
-        // Nothing was there, for every type, whether it exists or not.
-        None if !caller.authorizer.has_permissions() => Err(no_permissions(&*caller.authorizer).into()),
-        deleted => {
-            let warnings = deleted.map(|deleted| deleted.warnings).unwrap_or_default();
-            Ok(with_warnings(StatusCode::NO_CONTENT.into_response(), &warnings))
+    let version = request.query.version_of_change()?;
+    let conditions = Conditions::read(&request.parts.headers)?;
+    let service = &request.shared.service;
+    for _ in 0..MAX_ATTEMPTS {
+        let version = match conditions.of_change(Change::Deletion, service, &caller, &id, &version).await? {
+            Requirement::Version(version) => version,
+            Requirement::Nothing => String::new(),
+            Requirement::Absence => return Ok(StatusCode::NO_CONTENT.into_response()),
+        };
+        let span = span("Delete", Some(&id));
+        let rpc = pb::DeleteRequest { id: Some(id.clone()), version };
+        match run_guarded(span, Box::pin(service.delete_stored(&caller, rpc))).await.map_err(HttpError::from) {
+            Err(error) if error.is_conflict() && conditions.is_present() => {
+                if !conditions.needs_read(Change::Deletion) {
+                    return Err(conditions.unmet());
+                }
+            }
+            Err(error) => return Err(error),
+            // Nothing was there, for every type, whether it exists or not.
+            Ok(None) if !caller.authorizer.has_permissions() => return Err(no_permissions(&*caller.authorizer).into()),
+            Ok(None) if conditions.requires_presence() => return Err(conditions.unmet()),
+            Ok(deleted) => {
+                let warnings = deleted.map(|deleted| deleted.warnings).unwrap_or_default();
+                return Ok(with_warnings(StatusCode::NO_CONTENT.into_response(), &warnings));
+            }
         }
     }
+    Err(conditions.unmet())
 }
 
 /// A warning of validation as a header with code 299, which clients of Kubernetes know. Characters that a header cannot

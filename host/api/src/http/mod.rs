@@ -4,7 +4,7 @@
 //! | path | file |
 //! |---|---|
 //! | `/api/<group>/<version>/<kind>` | `collection`, `search`, `watch`, `watch_query` |
-//! | `/api/<group>/<version>/<kind>/<name>` | `item`, `search` (a part of a resource), `watch` |
+//! | `/api/<group>/<version>/<kind>/<name>` | `item`, `conditions`, `search` (a part of a resource), `watch` |
 //! | `/api/<group>/<version>/<kind>/<name>/_validate` | `validate` |
 //! | `/v1/types`, `/v1/types/<type>` | `types` |
 //! | `/v1/openapi.json` | `openapi` |
@@ -24,6 +24,7 @@ mod body;
 mod browsers;
 mod callers;
 mod collection;
+mod conditions;
 mod descriptors;
 mod dispatch;
 mod error;
@@ -97,6 +98,13 @@ pub(crate) fn fuzz(registry: &mortise_service::registry::Registry, text: &str) {
     let _ = route::Route::find(registry, text);
     if let Ok(uri) = text.parse() {
         let query = query::Query::from_uri(&uri);
-        let _ = (query.tenancy(), query.version(), query.name_prefix(), query.watch(), query.token());
+        let _ = (
+            query.tenancy(),
+            query.version_of_change(),
+            query.check_read(),
+            query.name_prefix(),
+            query.watch(),
+            query.token(),
+        );
     }
 }

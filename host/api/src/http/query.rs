@@ -1,5 +1,10 @@
-//! The query and the headers of a request. Unknown parameters are ignored, as in Consul; of a repeated one the first
-//! counts. Parameters of queries by content may have hyphens, like flags of the command line.
+//! The query and the headers of a request.
+//!
+//! # Contract
+//! A request that changes something has only known parameters: a misspelt condition must not be passed over. Other
+//! requests ignore unknown parameters, as Consul does, but for those by which other APIs filter or page: these are
+//! other names of ours, or refused. Of a repeated parameter the first counts. Parameters of queries by content may have
+//! hyphens, like flags of the command line.
 
 use std::sync::Arc;
 
@@ -9,6 +14,7 @@ use mortise_resource::{Error, data::SearchRequest, goten::View, pb, split_paths}
 use mortise_service::{Caller, Reader, Source};
 use prost_types::FieldMask;
 
+use super::error::{ErrorKind, HttpError};
 use crate::{authenticate::Authenticated, call};
 
 /// Parameters that make a request a query by content.
@@ -27,6 +33,36 @@ const SEARCH_PARAMETERS: [&str; 12] = [
     "at",
 ];
 
+/// Parameters of a request that changes something, besides `version`.
+const CHANGE_PARAMETERS: [&str; 6] = ["partition", "namespace", "ns", "token", "consistent", "RequireConsistent"];
+
+/// Parameters that Consul's clients send with every request, without an effect here.
+const CONSUL_PARAMETERS: [&str; 5] = ["dc", "peer", "peer_name", "relay-factor", "pretty"];
+
+/// Names of other APIs for parameters of queries.
+const OTHER_NAMES: [(&str, &str); 5] = [
+    ("limit", "page_size"),
+    ("labelSelector", "selector"),
+    ("label_selector", "selector"),
+    ("label-selector", "selector"),
+    ("continue", "page_token"),
+];
+
+/// Parameters of other APIs without the same meaning here, and what to use. Ignored, they would answer more than was
+/// asked for, or in another order.
+const FOREIGN_PARAMETERS: [(&str, &str); 10] = [
+    ("fieldSelector", "filter, such as filter=data.name = \"a\""),
+    ("field_selector", "filter, such as filter=data.name = \"a\""),
+    ("resourceVersion", "at, or resume_token for a watch"),
+    ("offset", "page_size and page_token"),
+    ("page", "page_size and page_token"),
+    ("per_page", "page_size"),
+    ("sort", "order_by"),
+    ("sortBy", "order_by"),
+    ("q", "filter"),
+    ("search", "filter"),
+];
+
 /// The parameters of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
@@ -43,7 +79,12 @@ impl Query {
     }
 
     fn parse(text: &str) -> Self {
-        Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
+        let ours = |key: String| match OTHER_NAMES.iter().find(|(other, _)| *other == key) {
+            Some((_, name)) => (*name).to_owned(),
+            None => key,
+        };
+        let pairs = form_urlencoded::parse(text.as_bytes()).into_owned();
+        Self(pairs.map(|(key, value)| (ours(key), value)).collect())
     }
 
     fn has(&self, name: &str) -> bool {
@@ -61,8 +102,47 @@ impl Query {
     }
 
     /// The version that a write or a deletion expects; empty for none.
-    pub(super) fn version(&self) -> String {
-        self.get("version").to_owned()
+    ///
+    /// # Errors
+    /// 400: an unknown parameter, or a version that is empty or repeated.
+    pub(super) fn version_of_change(&self) -> Result<String, HttpError> {
+        self.check_change(&["version"])?;
+        let mut versions = self.0.iter().filter(|(key, _)| key == "version").map(|(_, value)| value);
+        match (versions.next(), versions.next()) {
+            (None, _) => Ok(String::new()),
+            (Some(version), _) if version.is_empty() => {
+                Err(refused("parameter version is empty; name the stored version, or leave the parameter out"))
+            }
+            (Some(version), None) => Ok(version.clone()),
+            (Some(_), Some(_)) => Err(refused("parameter version is given twice; give it once")),
+        }
+    }
+
+    /// Checks the parameters of a request that changes something; `more` are those of its kind.
+    ///
+    /// # Errors
+    /// 400: an unknown parameter.
+    pub(super) fn check_change(&self, more: &[&str]) -> Result<(), HttpError> {
+        let known =
+            |key: &str| CHANGE_PARAMETERS.contains(&key) || CONSUL_PARAMETERS.contains(&key) || more.contains(&key);
+        match self.0.iter().find(|(key, _)| !known(key)) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let all = ["partition", "namespace"].iter().chain(more).copied().collect::<Vec<_>>().join(", ");
+                Err(refused(format!("parameter {key:?} is unknown here; use {all}, or leave it out")))
+            }
+        }
+    }
+
+    /// Checks the parameters of a read.
+    ///
+    /// # Errors
+    /// 400: a parameter of other APIs that this one does not have.
+    pub(super) fn check_read(&self) -> Result<(), HttpError> {
+        match FOREIGN_PARAMETERS.iter().find(|(name, _)| self.has(name)) {
+            None => Ok(()),
+            Some((name, ours)) => Err(refused(format!("parameter {name:?} is unknown here; use {ours}"))),
+        }
     }
 
     /// The text that the names of a list begin with; empty for all.
@@ -172,6 +252,10 @@ impl Query {
     }
 }
 
+fn refused(what: impl Into<String>) -> HttpError {
+    HttpError::new(ErrorKind::Head, what)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,6 +319,36 @@ mod tests {
         for text in ["page_size=x", "page_size=99999999999", "view=whole", "selector=,"] {
             assert!(search(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn changes_have_only_known_parameters() {
+        let version = |text: &str| Query::parse(text).version_of_change().ok();
+        assert_eq!(version("partition=p&ns=n&token=t&consistent&dc=x&peer=y").as_deref(), Some(""));
+        assert_eq!(version("version=7&namespace=n").as_deref(), Some("7"));
+        for text in [
+            "verison=7",
+            "Version=7",
+            "version",
+            "version=",
+            "version=7&version=8",
+            "version=7&version=7",
+            "name_prefix=a",
+        ] {
+            assert_eq!(version(text), None, "{text}");
+        }
+        assert!(Query::parse("version=7").check_change(&[]).is_err());
+    }
+
+    #[test]
+    fn reads_refuse_what_other_apis_filter_by() {
+        let size = |text: &str| Query::parse(text).search(pb::Type::default()).unwrap().page_size;
+        assert_eq!([size("limit=3"), size("limit=3&page_size=4"), size("page_size=4")], [3, 3, 4]);
+        assert!(Query::parse("labelSelector=a%3Db").is_search() && Query::parse("continue=x").is_search());
+        for text in ["fieldSelector=a%3Db", "offset=3", "watch&sort=name", "q=x"] {
+            assert!(Query::parse(text).check_read().is_err(), "{text}");
+        }
+        assert!(Query::parse("dc=x&peer=y&watch&page_size=3&filter=x&other=1").check_read().is_ok());
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::call::{run_guarded, span};
 /// Answers the mutated resource and the warnings of validation.
 pub(super) async fn validate(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
     let resource = request.resource(name).await?;
+    // The version of a PUT is accepted: only the way of the request changes.
+    request.query.check_change(&["version"])?;
     let caller = request.caller();
     let span = span("MutateAndValidate", resource.id.as_ref());
     let rpc = pb::MutateAndValidateRequest { resource: Some(resource) };

@@ -108,13 +108,31 @@ impl ResourceService {
     /// disk.
     pub async fn write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
         let service = self.clone();
-        with_outcome(&self.core, caller, |caller| async move { service.recorded_write(&caller, request).await }).await
+        let mode = WriteMode::new(Verb::Write);
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_write(&caller, request, mode).await })
+            .await
     }
 
-    async fn recorded_write(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
+    /// Creates a resource.
+    ///
+    /// # Errors
+    /// `Aborted` when it exists; else those of [`Self::write`].
+    pub async fn write_new(&self, caller: &Caller, request: pb::WriteRequest) -> Result<Written, Error> {
+        let service = self.clone();
+        let mode = WriteMode { creates: true, ..WriteMode::new(Verb::Write) };
+        with_outcome(&self.core, caller, |caller| async move { service.recorded_write(&caller, request, mode).await })
+            .await
+    }
+
+    async fn recorded_write(
+        &self,
+        caller: &Caller,
+        request: pb::WriteRequest,
+        mode: WriteMode,
+    ) -> Result<Written, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Write).await?;
         call.about(request.resource.as_ref().and_then(|resource| resource.id.as_ref()));
-        let answer = self.write_as(caller, &self.core.types(), request, WriteMode::new(Verb::Write)).await;
+        let answer = self.write_as(caller, &self.core.types(), request, mode).await;
         if let Ok(Written { resource, before, .. }) = &answer {
             call.about_encoded(resource);
             call.changed(None, before, resource.generation());

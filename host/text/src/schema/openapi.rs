@@ -188,8 +188,11 @@ fn with_responses(mut operation: Value, success: Value, codes: &[&str]) -> Value
 
 /// Codes of failures of each operation on resources.
 const READ_FAILURE_CODES: [&str; 7] = ["400", "403", "404", "429", "500", "503", "504"];
-const DELETE_FAILURE_CODES: [&str; 8] = ["400", "403", "404", "409", "429", "500", "503", "504"];
-const WRITE_FAILURE_CODES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "429", "500", "503", "504"];
+const ITEM_FAILURE_CODES: [&str; 8] = ["400", "403", "404", "412", "429", "500", "503", "504"];
+const DELETE_FAILURE_CODES: [&str; 9] = ["400", "403", "404", "409", "412", "429", "500", "503", "504"];
+const DRY_RUN_FAILURE_CODES: [&str; 11] = ["400", "403", "404", "408", "409", "413", "415", "429", "500", "503", "504"];
+const WRITE_FAILURE_CODES: [&str; 12] =
+    ["400", "403", "404", "408", "409", "412", "413", "415", "429", "500", "503", "504"];
 
 /// A stream of server-sent events. OpenAPI 3.1 cannot describe the parts of a stream; as tools for such streams expect,
 /// the schema describes one event.
@@ -274,10 +277,11 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         name,
         "read",
         "Reads a resource; with `watch`, streams its changes as server-sent events, even before it exists.",
-        &["consistent", "watch", "fields", "view"],
+        &["consistent", "watch", "fields", "view", "If-Match", "If-None-Match"],
     );
     let mut found =
         response("The resource, or events: the current resource, the end of that snapshot, and every change.");
+    add_header(&mut found, "ETag", TAG_DESCRIPTION);
     if let Some(content) = found.get_mut("content").and_then(Value::as_object_mut) {
         content.insert("text/event-stream".to_owned(), events(&item));
     }
@@ -286,32 +290,40 @@ fn item(t: &TypeDoc<'_>, name: &str) -> Value {
         name,
         "write",
         "Creates a resource, or replaces its data and metadata, and its meta if the body has one; with `version`, only if that is the stored version.",
-        &["version"],
+        &["version", "If-Match", "If-None-Match"],
     );
     body(&mut write, name);
     let mut stored = response("The stored resource.");
-    if let Some(stored) = stored.as_object_mut() {
-        stored.insert(
-            "headers".to_owned(),
-            json!({ "Warning": {
-                "description": "Warnings of the validation, one header each: `299 mortise \"text\"`.",
-                "schema": { "type": "string" },
-            } }),
-        );
-    }
+    add_header(&mut stored, "ETag", TAG_DESCRIPTION);
+    add_header(&mut stored, "Warning", "Warnings of the validation, one header each: `299 mortise \"text\"`.");
     let delete = operation(
         t,
         name,
         "delete",
         "Deletes a resource, or marks it for deletion while it has finalizers. A resource that does not exist counts as deleted.",
-        &["version"],
+        &["version", "If-Match", "If-None-Match"],
     );
+    let mut unchanged = json!({ "description": "The client has the stored version." });
+    add_header(&mut unchanged, "ETag", TAG_DESCRIPTION);
     json!({
         "parameters": [{ "$ref": "#/components/parameters/name" }],
-        "get": with_responses(read, json!({ "200": found }), &READ_FAILURE_CODES),
+        "get": with_responses(read, json!({ "200": found, "304": unchanged }), &ITEM_FAILURE_CODES),
         "put": with_responses(write, json!({ "200": stored }), &WRITE_FAILURE_CODES),
         "delete": with_responses(delete, json!({ "204": { "description": "Deleted, or marked for deletion." } }), &DELETE_FAILURE_CODES),
     })
+}
+
+/// Description of the entity tag of an answer.
+const TAG_DESCRIPTION: &str = "The version in quotes, for If-Match and If-None-Match.";
+
+/// Adds a header to an answer.
+fn add_header(answer: &mut Value, name: &str, description: &str) {
+    let header = json!({ "description": description, "schema": { "type": "string" } });
+    if let Some(answer) = answer.as_object_mut()
+        && let Some(headers) = answer.entry("headers").or_insert_with(|| json!({})).as_object_mut()
+    {
+        headers.insert(name.to_owned(), header);
+    }
 }
 
 fn body(operation: &mut Value, name: &str) {
@@ -345,7 +357,7 @@ fn validate(t: &TypeDoc<'_>, name: &str) -> Value {
             "additionalProperties": false,
         } } },
     } });
-    json!({ "parameters": [{ "$ref": "#/components/parameters/name" }], "post": with_responses(dry, success, &WRITE_FAILURE_CODES) })
+    json!({ "parameters": [{ "$ref": "#/components/parameters/name" }], "post": with_responses(dry, success, &DRY_RUN_FAILURE_CODES) })
 }
 
 /// Adds the paths that do not depend on types.

@@ -13,6 +13,9 @@ const NAME_PATTERN: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 /// Most characters of a text parameter, so that all parameters fit into an address: 64 KiB, escapes included.
 const MAX_TEXT_CHARACTERS: usize = 1 << 10;
 
+/// A list of entity tags: versions in quotes.
+const TAGS_PATTERN: &str = "^(\\*|(W/)?\"[0-9]*\"(, ?(W/)?\"[0-9]*\")*)$";
+
 /// Parameters, by their names in operations.
 pub(super) fn parameters() -> Value {
     let query = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "description": description, "schema": schema });
@@ -20,6 +23,12 @@ pub(super) fn parameters() -> Value {
         json!({
             "name": name, "in": "query", "description": description, "allowEmptyValue": true,
             "schema": { "type": "string", "enum": values },
+        })
+    };
+    let tags = |name: &str, description: &str| {
+        json!({
+            "name": name, "in": "header", "description": description,
+            "schema": { "type": "string", "maxLength": MAX_NAME_CHARACTERS, "pattern": TAGS_PATTERN },
         })
     };
     let text = |longest: usize| json!({ "type": "string", "maxLength": longest });
@@ -38,7 +47,13 @@ pub(super) fn parameters() -> Value {
         "partition-of-many": query("partition", &format!("The outer unit of tenancy{many}"), units()),
         "namespace-of-many": query("namespace", &format!("The inner unit of tenancy{many}"), units()),
         "ns-of-many": query("ns", "Short name of `namespace`; `namespace` wins if both are given.", units()),
-        "version": query("version", "Stored version that the resource must have; answers 409 otherwise.", json!({ "type": "string" })),
+        "version": query("version", "Stored version that the resource must have; answers 409 otherwise.", json!({ "type": "string", "minLength": 1 })),
+        "If-Match": tags("If-Match", "Entity tags of which the stored version must be one, or `*`; answers 412 otherwise."),
+        "If-None-Match": tags(
+            "If-None-Match",
+            "Entity tags of which the stored version must be none, or `*` for a resource that must not exist; a read answers 304 \
+             otherwise, a change 412.",
+        ),
         "name_prefix": query(
             "name_prefix",
             "Start of the names to list.",
@@ -80,6 +95,7 @@ pub(super) fn responses() -> Value {
         "404": refusal("There is no such resource, tenancy, type or path."),
         "408": refusal("The body did not arrive in time."),
         "409": refusal("The version is not the stored one. For clients that prefer problems also: the type's plugin is gone."),
+        "412": refusal("A condition does not hold: If-Match or If-None-Match."),
         "413": refusal("The body is too large."),
         "415": refusal("The body is not JSON, or is encoded."),
         "429": refusal("A limit was reached, such as that of open watches."),
