@@ -173,7 +173,7 @@ enum Leaving {
     No,
     /// HTTP/2 begins the calls that it has read.
     Asked,
-    /// No call runs; HTTP/2 sends the rest of their answers.
+    /// All calls have ended; HTTP/2 sends the rest of their answers.
     Flushing,
     /// The rest of their answers was sent.
     Flushed,
