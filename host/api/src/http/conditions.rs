@@ -65,7 +65,7 @@ pub(super) enum Requirement {
     Nothing,
     /// This version.
     Version(String),
-    /// No stored resource.
+    /// An absent resource.
     Absence,
 }
 
