@@ -95,7 +95,7 @@ async fn a_change_happens_only_if_its_conditions_hold() {
     problem.await_answer().await.problem(412, "precondition-failed");
 }
 
-/// One client succeeds when many create a resource at once.
+/// A single client succeeds when many create a resource at once.
 #[tokio::test]
 async fn one_of_many_creations_succeeds() {
     let server = Server::start().await;

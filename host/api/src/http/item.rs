@@ -38,14 +38,18 @@ pub(super) async fn read(request: TypeRequest, name: String) -> Result<Response,
 
 /// PUT: creates or replaces the resource.
 pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Response, HttpError> {
-    let resource = request.resource(name).await?;
+    let mut received = request.resource(name).await?;
     let version = request.query.version_of_change()?;
     let conditions = Conditions::read(&request.parts.headers)?;
     let caller = request.caller();
     let service = &request.shared.service;
-    let id = resource.id.clone().unwrap_or_default();
+    let id = received.id.clone().unwrap_or_default();
     for _ in 0..MAX_ATTEMPTS {
-        let mut resource = resource.clone();
+        // A copy is needed only for another attempt.
+        let mut resource = match conditions.needs_read(Change::Write) {
+            true => received.clone(),
+            false => std::mem::take(&mut received),
+        };
         let span = span("Write", Some(&id));
         let requirement = conditions.of_change(Change::Write, service, &caller, &id, &version).await?;
         let written = match requirement {
