@@ -27,6 +27,9 @@ fn is_nowhere(made: &Instance) {
     let kept = [state_json(&made.state), made.private.clone()].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
     assert!(!kept.contains("unter"), "{kept}");
     assert_eq!(made.state.get("data").get("secret"), &Value::Null);
+    // The private bytes name the fields whose values they have in another form.
+    let private = String::from_utf8_lossy(&made.private);
+    assert!(!private.contains("secret"), "{private}");
 }
 
 #[tokio::test]

@@ -280,6 +280,8 @@ mod tests {
             ("spiffe://example/web", "", None),
         ] {
             assert_eq!(told(identity, server_name), (identity.to_owned(), expected.map(str::to_owned)));
+            // Without a name there is no handshake, and so no proxy to speak to.
+            assert_eq!(has_proxy(TlsName { identity, server_name }), expected.is_some());
         }
     }
 
