@@ -90,6 +90,28 @@ async fn the_next_answer_shows_each_change() {
     assert_eq!((found.metadata.response_code, found.answers.len()), (ResponseCode::NoError, 0));
 }
 
+/// An answer is made once for each state of its service. Other plugins may read the same bytes otherwise.
+#[tokio::test]
+async fn answers_are_kept_until_their_service_or_the_plugins_change() {
+    let (server, dns) = start().await;
+    server.write(many(2)).await.unwrap();
+    let kept = async || {
+        assert_eq!(ask(dns, WEB, RecordType::A).await.metadata.response_code, ResponseCode::NoError);
+        let metrics = server.metrics().await;
+        let kept = metrics.lines().find_map(|line| line.strip_prefix("mortise_dns_answers_kept_total "));
+        kept.map_or(0, |kept| kept.parse::<u64>().unwrap())
+    };
+    assert_eq!((kept().await, kept().await), (0, 1));
+    server.write(endpoints("other", vec![endpoint("other-1", "10.0.0.1", 1, &[])])).await.unwrap();
+    assert_eq!(kept().await, 2, "a change of another service");
+    server.write(many(3)).await.unwrap();
+    assert_eq!((kept().await, kept().await), (2, 3));
+    let name = || "catalog".to_owned();
+    server.plugins().await.disable(data::DisableRequest { name: name() }).await.unwrap();
+    server.plugins().await.enable(data::EnableRequest { name: name() }).await.unwrap();
+    assert_eq!((kept().await, kept().await), (3, 4));
+}
+
 #[tokio::test]
 async fn a_service_has_its_own_time_to_live() {
     let (server, dns) = start().await;
@@ -185,6 +207,25 @@ async fn the_addresses_of_a_host_name_follow_its_cname() {
     server.write(endpoints("web", vec![own])).await.unwrap();
     server.write(endpoints("other", vec![endpoint("a", "10.0.0.1", 1, &[])])).await.unwrap();
     assert_eq!(answers(&ask(dns, WEB, RecordType::A).await), ["CNAME other.default.svc.cluster.local."]);
+}
+
+/// The resolver of the system may ask this server, for ever.
+#[tokio::test]
+async fn a_host_name_in_the_zone_is_not_looked_up() {
+    let server = Setup::new().env("MORTISE_DESTINATION_ZONE", "localhost").start().await;
+    server.write(endpoints("web", vec![endpoint("out", "localhost", 1, &[("http", 80)])])).await.unwrap();
+    let found = ask(server.dns.unwrap(), "web.default.svc.localhost.", RecordType::A).await;
+    assert_eq!(answers(&found), ["CNAME localhost."]);
+}
+
+/// The system's resolver does not say for how long its addresses hold.
+#[tokio::test]
+async fn the_addresses_of_a_host_name_have_a_short_time_to_live() {
+    let server = Setup::new().env("MORTISE_DNS_TTL_S", 600).start().await;
+    server.write(endpoints("web", vec![endpoint("out", "localhost", 1, &[("http", 80)])])).await.unwrap();
+    let found = ask(server.dns.unwrap(), WEB, RecordType::A).await;
+    let ttls: Vec<_> = found.answers.iter().map(|record| (record.record_type(), record.ttl)).collect();
+    assert_eq!(ttls, [(RecordType::CNAME, 600), (RecordType::A, 5)]);
 }
 
 /// Without the plugin the health of endpoints is unknown: answers fail, new streams are refused, and open ones stay.

@@ -123,10 +123,9 @@ async fn a_followed_file_and_its_resources_stay_the_same() {
     let own = t.command(&["catalog", "load", "hosts"]).output().await.unwrap();
     assert!(own.status.success(), "{own:?}");
     t.file("more.yaml", "services: {more: {ports: ['8090:90']}}\n");
-    t.file(".env", "PORT=8081\n");
     t.file(
         "compose.yaml",
-        "include: [more.yaml]\nservices:\n  web: {ports: ['${PORT}:80']}\n  db: {ports: ['5433:5432']}\n",
+        "include: [more.yaml]\nservices:\n  web: {ports: ['${PORT:-8081}:80']}\n  db: {ports: ['5433:5432']}\n",
     );
     let follow = ["catalog", "load", "compose.yaml", "--follow", "--yes", "--source", "shop"];
     let mut child = t.command(&follow).spawn().unwrap();
@@ -141,9 +140,11 @@ async fn a_followed_file_and_its_resources_stay_the_same() {
     };
     read_until(&server, &workload("web"), has_port(8081)).await;
 
-    // A variable of .env, and an included file.
-    t.file(".env", "PORT=8082\n");
-    read_until(&server, &workload("web"), has_port(8082)).await;
+    // A variable of .env, which is made later and then changed, and an included file.
+    for port in [8082, 8083] {
+        t.file(".env", format!("PORT={port}\n"));
+        read_until(&server, &workload("web"), has_port(port)).await;
+    }
     t.file("more.yaml", "services: {more: {ports: ['8091:90']}}\n");
     read_until(&server, &workload("more"), has_port(8091)).await;
 
@@ -152,6 +153,7 @@ async fn a_followed_file_and_its_resources_stay_the_same() {
     until_text(&mut err, "compose.yaml is not a compose file").await;
     read_until(&server, &workload("db"), has_port(5433)).await;
     t.file("compose.yaml", "services:\n  web: {ports: ['${PORT}:80']}\n  new: {ports: ['8095:80']}\n");
+    until_text(&mut out, "/db pruned (dry run)").await;
     for kind in ["catalog.v1.Workload", "catalog.v1.Service"] {
         until_gone(&server, &id(kind, "db")).await;
         until_gone(&server, &id(kind, "more")).await;

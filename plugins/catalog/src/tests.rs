@@ -108,21 +108,17 @@ fn faults_of_services_say_where_they_are() {
     };
     assert_eq!(service(&good), [""; 0]);
     let bad = [
-        "0.0.0.0",
-        "224.0.0.1",
-        "255.255.255.255",
-        "::",
-        "ff02::1",
-        "::ffff:10.0.0.1",
-        "web",
-        "10.0.0.0/8",
-        "",
-        "10.0.0.01",
+        "0.0.0.0 224.0.0.1 255.255.255.255 :: ff02::1 ::ffff:10.0.0.1 web 10.0.0.0/8",
+        "127.0.0.1 127.9.9.9 ::1 169.254.169.254 10.0.0.01",
     ];
-    let mut virtual_addresses = bad.map(str::to_owned).to_vec();
-    virtual_addresses.truncate(8);
-    let places: Vec<_> = (0..8).map(|index| format!("data.virtual_addresses[{index}]")).collect();
-    assert_eq!(service(&Service { virtual_addresses, ..good.clone() }), places);
+    for bad in bad {
+        let virtual_addresses: Vec<_> = bad.split(' ').map(str::to_owned).collect();
+        let indexes = 0..virtual_addresses.len();
+        let places: Vec<_> = indexes.map(|index| format!("data.virtual_addresses[{index}]")).collect();
+        assert_eq!(service(&Service { virtual_addresses, ..good.clone() }), places);
+    }
+    let empty = vec![String::new()];
+    assert_eq!(service(&Service { virtual_addresses: empty, ..good.clone() }), ["data.virtual_addresses[0]"]);
     let twice = ["fd00:96::1", "FD00:96:0::1", "10.0.0.01"].map(str::to_owned).to_vec();
     let found = service(&Service { virtual_addresses: twice, ..good.clone() });
     assert_eq!(found, ["data.virtual_addresses[1]", "data.virtual_addresses[2]"]);

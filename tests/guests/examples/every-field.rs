@@ -1,5 +1,6 @@
 //! A type with a field of every kind. Its plugin normalizes data: texts in lower case, tags sorted and without
-//! repetitions, and default values. It refuses the label `hold`, and warns if `positive` exceeds 1,000.
+//! repetitions, secrets without spaces around them, and default values. It refuses the label `hold`, and an empty text
+//! beside the label `named`. It warns if `positive` exceeds 1,000.
 
 use mortise_plugin::{Diagnostics, Kind, Plugin, ResourceType, Scope, Typed, field};
 use mortise_test_guests::{DESCRIPTORS, Everything};
@@ -17,6 +18,7 @@ mortise_plugin::export!(PLUGIN: mutating, validating);
 fn mutate(of: &mut Typed<Everything>) -> Result<(), Diagnostics> {
     let data = &mut of.data;
     data.text = data.text.to_lowercase();
+    data.secret = data.secret.trim().to_owned();
     data.tags.sort();
     data.tags.dedup();
     if data.port == 0 {
@@ -31,6 +33,9 @@ fn mutate(of: &mut Typed<Everything>) -> Result<(), Diagnostics> {
 fn validate(of: &Typed<Everything>, _: Option<&Typed<Everything>>, diagnostics: &mut Diagnostics) {
     if of.data.labels.contains_key("hold") {
         diagnostics.error("it is on hold").at(field("labels").key("hold"));
+    }
+    if of.data.labels.contains_key("named") && of.data.text.is_empty() {
+        diagnostics.error("it needs a text").at(field("text"));
     }
     if of.data.positive > 1_000 {
         diagnostics.warning("that is a lot").at(field("positive"));

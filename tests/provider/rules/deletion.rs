@@ -3,22 +3,24 @@
 use mortise_api::OwnershipServiceClient;
 use mortise_provider::{proto::tfplugin6::diagnostic::Severity, value::Value};
 use mortise_resource::data::SetBlockDeletionRequest;
+use tokio::time::timeout;
 
-use super::{EVERYTHING, attached, id_of, list, summaries, text, with};
-use crate::support::{controllers::read_until, owned, resource};
+use super::{EVERYTHING, attached, id_of, summaries, text, with};
+use crate::support::{PATIENCE, controllers::read_until, owned, resource};
 
 #[tokio::test]
 async fn a_resource_that_is_being_deleted_is_planned_with_a_warning_and_its_destroy_can_be_repeated() {
     let (server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
-    let wait = Value::object([("conditions", list(&[])), ("fields", Value::Null), ("timeout", text("100ms"))]);
-    let config = with(core.config(EVERYTHING, "held", &[]), "wait", wait);
+    let timeouts = Value::object([("create", text("1h")), ("update", text("1h")), ("delete", text("100ms"))]);
+    let config = with(core.config(EVERYTHING, "held", &[]), "timeouts", timeouts);
     let made = core.make(EVERYTHING, None, &config).await.unwrap();
     let mut stored = server.read(&id_of("held")).await.unwrap();
     stored.metadata.insert("finalizers".into(), "cleaner".into());
     server.write(stored).await.unwrap();
     let made = core.refresh(&made).await.unwrap().unwrap();
-    core.destroy(&made).await.unwrap_err();
+    let (faults, _) = timeout(PATIENCE, core.destroy(&made)).await.expect("its own timeout").unwrap_err();
+    assert!(summaries(&faults).contains("A longer `timeouts.delete` gives it more time"), "{faults:?}");
     let seen = core.refresh(&made).await.unwrap().unwrap();
     // The same configuration, and another one.
     let planned = core.plan(EVERYTHING, Some(&seen), &config).await.unwrap();

@@ -5,7 +5,7 @@ use mortise_provider::{
     value::{Type, Value, msgpack},
 };
 
-use super::{EVERYTHING, attached, socket, summaries, text};
+use super::{EVERYTHING, attached, id_of, socket, summaries, text};
 use crate::{
     provider::terraform_core::{Core, encode, state_json},
     support::Setup,
@@ -24,7 +24,7 @@ fn decoded(data: Option<&ResourceIdentityData>) -> Value {
 
 #[tokio::test]
 async fn identities_name_a_resource_for_reads_and_imports() {
-    let (_server, mut core) = attached().await;
+    let (server, mut core) = attached().await;
     core.configure(&[]).await.unwrap();
     let schemas = core.client.get_resource_identity_schemas(pb::get_resource_identity_schemas::Request {}).await;
     let schemas = schemas.unwrap().into_inner().identity_schemas;
@@ -37,13 +37,13 @@ async fn identities_name_a_resource_for_reads_and_imports() {
     let made = core.make(EVERYTHING, None, &config).await.unwrap();
     let uid = made.state.get("uid").clone();
     let whole = identity([text("default"), text("default"), text("x"), uid.clone()]);
-    let request = pb::read_resource::Request {
+    let read_request = || pb::read_resource::Request {
         type_name: EVERYTHING.into(),
         current_state: encode(&made.state),
         private: made.private.clone(),
         ..Default::default()
     };
-    let read = core.client.read_resource(request).await.unwrap().into_inner();
+    let read = core.client.read_resource(read_request()).await.unwrap().into_inner();
     assert_eq!(decoded(read.new_identity.as_ref()), whole);
 
     let null = || Value::Null;
@@ -78,6 +78,12 @@ async fn identities_name_a_resource_for_reads_and_imports() {
     };
     let answer = core.client.upgrade_resource_identity(request).await.unwrap().into_inner();
     assert_eq!(decoded(answer.upgraded_identity.as_ref()), whole);
+
+    // What is gone has none.
+    server.delete(&id_of("x"), "").await.unwrap();
+    let gone = core.client.read_resource(read_request()).await.unwrap().into_inner();
+    assert_eq!(core.decode(EVERYTHING, gone.new_state.as_ref()), null());
+    assert_eq!(gone.new_identity, None);
 }
 
 /// An identity names a resource, and nothing outside of the server.

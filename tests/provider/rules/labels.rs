@@ -225,6 +225,24 @@ async fn keys_of_controllers_are_no_difference_and_stay() {
     assert_eq!(seen.state.get("labels").get("revision"), &text("7"));
 }
 
+/// The configuration has the first value of such a key, and a controller ends it.
+#[tokio::test]
+async fn a_key_that_its_controller_removed_is_not_written_again() {
+    let (server, _core) = attached().await;
+    let mut core = with_controller_keys(&server, &["revision"]).await;
+    let of = |core: &Core, own: &str| {
+        with(core.config(EVERYTHING, "x", &[]), "metadata", map(&[("own", own), ("revision", "0")]))
+    };
+    let (first, second) = (of(&core, "1"), of(&core, "2"));
+    let made = core.make(EVERYTHING, None, &first).await.unwrap();
+    let mut resource = server.read(&id_of("x")).await.unwrap();
+    resource.metadata.remove("revision").unwrap();
+    server.write(resource).await.unwrap();
+    let seen = core.refresh(&made).await.unwrap().unwrap();
+    core.make(EVERYTHING, Some(&seen), &second).await.unwrap();
+    assert_eq!(server.read(&id_of("x")).await.unwrap().metadata, metadata(&[("own", "2")]));
+}
+
 /// A hook may write such a key, too.
 #[tokio::test]
 async fn a_controllers_key_that_a_hook_writes_is_in_no_state() {
@@ -243,7 +261,7 @@ async fn a_controllers_key_that_a_hook_writes_is_in_no_state() {
 async fn misspelt_keys_of_controllers_are_refused_at_their_places() {
     let (_server, mut core) = attached().await;
     for (wrong, fault) in [("example.com/", "ends with a slash"), ("*.example.com", "is not a key"), ("*", "* alone")] {
-        let faults = core.configure_with(&[("controller_keys", tags(&["good", wrong]))]).await.unwrap_err();
+        let faults = core.validate_provider(&[("controller_keys", tags(&["good", wrong]))]).await.unwrap_err();
         assert!(faults.len() == 1 && path_of(&faults[0]) == "controller_keys[1]", "{faults:?}");
         assert!(faults[0].summary.contains(fault) && faults[0].summary.contains("such as example.com/*"), "{faults:?}");
     }

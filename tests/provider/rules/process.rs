@@ -15,13 +15,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::{EVERYTHING, REQUIRED, id_of, socket, summaries, text};
+use super::{EVERYTHING, REQUIRED, id_of, list, socket, summaries, text, with};
 use crate::{
     provider::{
         real_core::{self, RealCore},
         terraform_core::{CORE_CERTIFICATE, Core, OTHER_CERTIFICATE, connect_tls},
     },
-    support::{PATIENCE, Setup, gvk, tenancy},
+    support::{PATIENCE, Setup, controllers::read_until, gvk, tenancy},
 };
 
 /// A process started by core.
@@ -199,7 +199,19 @@ async fn a_server_that_goes_away_costs_no_state() {
     let planned = core.plan(EVERYTHING, Some(&made), &wanted).await.unwrap();
     let other = core.config(EVERYTHING, "y", &[]);
     let creation = core.plan(EVERYTHING, None, &other).await.unwrap();
-    assert!(server.stop().await.success());
+    // A wait goes on without the server, until its own end.
+    let wait = [("conditions", list(&[text("Never")])), ("fields", Value::Null), ("timeout", text("3s"))];
+    let waiting = with(core.config(EVERYTHING, "z", &[]), "wait", Value::object(wait));
+    let waited = core.plan(EVERYTHING, None, &waiting).await.unwrap();
+    let stop = async {
+        read_until(&server, &id_of("z"), |_| true).await;
+        server.stop().await
+    };
+    let (applied, stopped) = tokio::join!(core.apply(EVERYTHING, None, &waiting, &waited), stop);
+    assert!(stopped.success());
+    let (faults, state) = applied.unwrap_err();
+    assert!(summaries(&faults).contains("the timeout passed before these conditions were true: Never"), "{faults:?}");
+    assert_eq!(state.get("id"), &text("default/default/z"));
     let away = |faults: &[pb::Diagnostic]| {
         assert!(summaries(faults).contains(&format!("the server at http://{address} does not answer")), "{faults:?}");
     };

@@ -2,10 +2,10 @@
 
 use mortise_provider::{proto::tfplugin6::RawState, value::Value};
 
-use super::{EVERYTHING, attached, everything, id_of, list, number, part, socket, summaries, text};
+use super::{EVERYTHING, attached, everything, id_of, list, number, part, socket, summaries, text, with};
 use crate::{
     provider::terraform_core::{Core, check_applied, path_of, state_json},
-    support::{Setup, controllers::read_until, until},
+    support::{Setup, controllers::read_until, id, plugins::Plugins as _, until},
 };
 
 #[tokio::test]
@@ -119,6 +119,9 @@ async fn a_destroyed_resource_waits_for_its_finalizers() {
     let stored = server.write(stored).await.unwrap();
     let made = core.refresh(&made).await.unwrap().unwrap();
     assert_eq!(made.state.get("metadata"), &Value::Null, "finalizers are the server's");
+    let other = with(config, "metadata", Value::object([("a", text("b"))]));
+    let made = core.make(EVERYTHING, Some(&made), &other).await.unwrap();
+    assert_eq!(server.read(&id_of("held")).await.unwrap().metadata["finalizers"], "cleaner", "an update keeps them");
     let (warned, _) = core.plan_destroy(&made).await.unwrap();
     assert_eq!(summaries(&warned), "", "finalizers that controllers remove in time");
     let (faults, state) = core.destroy(&made).await.unwrap_err();
@@ -237,6 +240,25 @@ async fn a_type_that_is_upgraded_between_runs_keeps_its_resources() {
     assert!(summaries(&planned).contains("the new text is not of version 2"), "{planned:?}");
     let config = core.config(KIND, "x", &upgraded);
     assert!(core.plan(KIND, Some(&seen), &config).await.unwrap().is_no_op(&seen.state));
+}
+
+/// A saved plan, and a plugin that changes resources otherwise since then.
+#[tokio::test]
+async fn a_plan_is_refused_where_the_rules_would_make_something_else_of_it() {
+    const KIND: &str = "mortise_version_stamp_thing";
+    let component = |name| std::fs::read(mortise_test_guests::component(name)).unwrap();
+    let server = Setup::new().component("version-stamp", component("version-stamp-1")).start().await;
+    let mut core = Core::attach(&socket(&server)).await;
+    core.configure(&[]).await.unwrap();
+    let config = core.config(KIND, "x", &[]);
+    let planned = core.plan(KIND, None, &config).await.unwrap();
+    server.install("version-stamp", &component("version-stamp-2")).await.unwrap();
+    let mut core = Core::attach(&socket(&server)).await;
+    core.configure(&[]).await.unwrap();
+    let (faults, _) = core.apply(KIND, None, &config, &planned).await.unwrap_err();
+    let said = summaries(&faults);
+    assert!(said.contains("the server's rules changed since this was planned; plan again"), "{said}");
+    assert!(server.read(&id("version_stamp.v1.Thing", "x")).await.is_err(), "nothing is written");
 }
 
 /// An attached process asks for the types again only after a change of them: here a new version of the type, and then

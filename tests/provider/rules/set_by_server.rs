@@ -28,6 +28,11 @@ async fn values_of_the_server_are_refused_in_a_configuration() {
         let faults = core.validate(EVERYTHING, &with(config.clone(), name, value)).await.unwrap_err();
         assert!(summaries(&faults).starts_with(&format!("{name}|the server sets {name}")), "{faults:?}");
     }
+    for key in ["finalizers", "deletionTimestamp"] {
+        let config = with(config.clone(), "metadata", Value::object([(key, text("x"))]));
+        let faults = core.plan(EVERYTHING, None, &config).await.unwrap_err();
+        assert!(summaries(&faults).contains(&format!("the server sets {key}; remove it")), "{faults:?}");
+    }
 }
 
 fn owner(name: &str, partition: Value, uid: Value) -> Value {

@@ -135,6 +135,10 @@ async fn a_token_lives_from_its_opening_to_its_close() {
         "{gone:?}"
     );
     assert_eq!(tokens(&guarded).await.len(), 1, "a renewal makes no token");
+    // A later token of the name is another one.
+    guarded.token(&name, &["readers"], |_| ()).await;
+    assert_eq!(summaries(&close(&mut core, &private).await), "");
+    assert_eq!(tokens(&guarded).await.len(), 2);
 }
 
 #[tokio::test]

@@ -63,6 +63,11 @@ async fn an_unknown_value_replaces_nothing_and_leaves_the_rest_known() {
         let last = core.plan(EVERYTHING, Some(&made), &next).await.unwrap();
         check_same(&planned.state, &last.state);
     }
+    // The plugin refuses no text here. It accepts a made-up one, which leaves the rest known.
+    let named = Value::object([("named", text("x"))]);
+    let next = core.config(EVERYTHING, "x", &[("labels", named), ("text", unknown())]);
+    let planned = core.plan(EVERYTHING, Some(&made), &next).await.unwrap();
+    assert_eq!((planned.replace.len(), unknown_paths(&planned.state)), (0, vec!["data.text".to_owned()]));
     // A change that the plugin refuses for each unknown value is found when it is known.
     let held = Value::object([("hold", text("x"))]);
     let next = core.config(EVERYTHING, "x", &[("labels", held), ("text", unknown())]);

@@ -1,13 +1,14 @@
 //! `wait` and `timeouts`: the end of a wait while others write the resource.
 
-use mortise_provider::value::Value;
+use mortise_provider::{proto::tfplugin6::stop_provider, value::Value};
 use mortise_resource::pb;
 use mortise_test_guests::Everything;
+use tokio::time::timeout;
 
 use super::{EVERYTHING, attached, id_of, list, socket, summaries, text, with};
 use crate::{
     provider::terraform_core::{Core, path_of},
-    support::{Server, Setup, any, controllers::read_until, decoded},
+    support::{PATIENCE, Server, Setup, any, controllers::read_until, decoded},
 };
 
 const NOTHING: Value = Value::Null;
@@ -134,6 +135,23 @@ async fn values_of_fields_are_waited_for() {
         let faults = core.validate(THING, &wrong).await.unwrap_err();
         assert!(path_of(&faults[0]).starts_with("wait"), "{path}: {faults:?}");
     }
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_ends_its_waits() {
+    let (server, mut core) = attached().await;
+    core.configure(&[]).await.unwrap();
+    let config = with(core.config(EVERYTHING, "x", &[]), "wait", wait_for(&["Never"], NOTHING, "1h"));
+    let planned = core.plan(EVERYTHING, None, &config).await.unwrap();
+    let mut client = core.client.clone();
+    let end = async {
+        read_until(&server, &id_of("x"), |_| true).await;
+        client.stop_provider(stop_provider::Request {}).await.unwrap();
+    };
+    let both = async { tokio::join!(core.apply(EVERYTHING, None, &config, &planned), end).0 };
+    let (faults, state) = timeout(PATIENCE, both).await.expect("no end").unwrap_err();
+    assert!(summaries(&faults).contains("the run was stopped before these conditions were true: Never"), "{faults:?}");
+    assert_eq!(state.get("id"), &text("default/default/x"), "what was made is not lost");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ impl Core {
         or_faults((), answer.diagnostics).map(drop)
     }
 
-    /// Lists, and takes at most as many resources as the limit. Without a condition the block `config` is left out.
+    /// Lists, and checks that no more resources come than the limit. Without a condition the block `config` is left out.
     pub async fn list(
         &mut self,
         kind: &str,
@@ -56,9 +56,7 @@ impl Core {
             pb::list_resource::Request { type_name: kind.into(), config, include_resource_object: is_whole, limit };
         let mut events = self.client.list_resource(request).await.unwrap().into_inner();
         let mut found = Vec::new();
-        while found.len() < usize::try_from(limit).unwrap()
-            && let Some(event) = events.message().await.unwrap()
-        {
+        while let Some(event) = events.message().await.unwrap() {
             let has_warning = event.diagnostic.iter().any(|one| one.severity() == Severity::Warning);
             let (event, warnings) = or_faults(event.clone(), event.diagnostic)?;
             let Some(identity) = event.identity.and_then(|identity| identity.identity_data) else {
@@ -69,6 +67,7 @@ impl Core {
             let whole = event.resource_object.map(|whole| self.decode(kind, Some(&whole)));
             assert!(identity.is_wholly_known() && whole.iter().all(Value::is_wholly_known));
             found.push(Listed { identity, name: event.display_name, state: whole, warnings });
+            assert!(found.len() <= usize::try_from(limit).unwrap(), "core wants {limit}");
         }
         Ok(found)
     }

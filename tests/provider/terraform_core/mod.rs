@@ -170,6 +170,14 @@ impl Core {
     }
 
     pub async fn configure_with(&mut self, settings: &[(&str, Value)]) -> Result<(), Faults> {
+        let config = self.validate_provider(settings).await?;
+        let request = pb::configure_provider::Request { terraform_version: "1.11.4".into(), config };
+        let answer = self.client.configure_provider(request).await.unwrap().into_inner();
+        or_faults((), answer.diagnostics).map(drop)
+    }
+
+    /// Checks settings of the provider, without the server; returns their configuration.
+    pub async fn validate_provider(&mut self, settings: &[(&str, Value)]) -> Result<Option<DynamicValue>, Faults> {
         let Type::Object(of) = check::type_of(self.provider.block.as_ref().unwrap()) else { panic!("no object") };
         let value = |name: &String| {
             let given = settings.iter().find(|(known, _)| known == name);
@@ -178,10 +186,7 @@ impl Core {
         let config = encode(&Value::Map(of.keys().map(value).collect()));
         let request = pb::validate_provider_config::Request { config: config.clone() };
         let answer = self.client.validate_provider_config(request).await.unwrap().into_inner();
-        or_faults((), answer.diagnostics)?;
-        let request = pb::configure_provider::Request { terraform_version: "1.11.4".into(), config };
-        let answer = self.client.configure_provider(request).await.unwrap().into_inner();
-        or_faults((), answer.diagnostics).map(drop)
+        or_faults((), answer.diagnostics).map(|_| config)
     }
 
     pub async fn validate(&mut self, kind: &str, config: &Value) -> Result<(), Faults> {

@@ -173,3 +173,39 @@ fn verifier(
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     builder.build().map_err(|source| AuthorityError::Verifier { path: path.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::BasicConstraints;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_ends_with_its_authority_at_the_latest() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert_file, key_file) = (dir.path().join("ca.pem"), dir.path().join("ca.key"));
+        let key = KeyPair::generate().unwrap();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(now + 3_600);
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = SystemTime::UNIX_EPOCH.into();
+        params.not_after = end.into();
+        std::fs::write(&cert_file, params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        let end_of = |lifetime| {
+            let options = IdentityOptions {
+                cert_file: cert_file.clone(),
+                key_file: key_file.clone(),
+                trust_domain: "mesh.example".to_owned(),
+                lifetime,
+                clock_allowance: Duration::ZERO,
+                rescan: Duration::from_secs(60),
+            };
+            let issuer = LoadedIssuer::read(&options).unwrap();
+            issuer.issue("web.mesh.example", &key.subject_public_key_info()).unwrap().not_after
+        };
+        assert_eq!(end_of(Duration::from_secs(86_400)), end);
+        assert!(end_of(Duration::from_secs(600)) < end);
+    }
+}

@@ -159,6 +159,7 @@ impl Services {
             && let Some(known) = self.answers.get(key)
         {
             if reads.still_hold(&known.basis).await? {
+                metrics::counter!("mortise_dns_answers_kept_total").increment(1);
                 return Ok(Found::Records(known.records));
             }
             self.answers.remove(key);

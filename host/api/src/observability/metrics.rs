@@ -126,6 +126,8 @@ pub const ALL: &[Metric] = table! {
         "Streams of the destination API refused because of a limit.";
     Counter mortise_destination_updates_total()
         "Messages sent on streams of the destination API, heartbeats included.";
+    Counter mortise_dns_answers_kept_total()
+        "Answers about services that were made before and still held.";
     Counter mortise_dns_connections_refused_total()
         "Connections of the DNS port closed because too many are open.";
     Counter mortise_dns_queries_total(transport, outcome)

@@ -154,11 +154,6 @@ pub(super) async fn grpc_health(
         #[prost(string, tag = "1")]
         service: String,
     }
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct HealthAnswer {
-        #[prost(int32, tag = "1")]
-        status: i32,
-    }
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
         .await
         .map_err(|e| broken(&e))?;
@@ -189,8 +184,17 @@ pub(super) async fn grpc_health(
         }
         None => return Err(Fault("Status", "was answered without a gRPC status".to_owned())),
     }
-    let bytes = collected.to_bytes();
-    let answer: Option<HealthAnswer> = bytes.get(5..).and_then(|bytes| prost::Message::decode(bytes).ok());
+    health(&collected.to_bytes())
+}
+
+/// Judges the message of a health service, behind its prefix.
+fn health(message: &[u8]) -> Result<String, Fault> {
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct HealthAnswer {
+        #[prost(int32, tag = "1")]
+        status: i32,
+    }
+    let answer: Option<HealthAnswer> = message.get(5..).and_then(|bytes| prost::Message::decode(bytes).ok());
     match answer.map(|answer| answer.status) {
         Some(1) => Ok("was answered SERVING".to_owned()),
         Some(2) => Err(Fault("NotServing", "was answered NOT_SERVING".to_owned())),
@@ -207,6 +211,17 @@ fn malformed(error: impl std::fmt::Display) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_passes_while_it_serves_alone() {
+        let says = |status: u8| health(&[0, 0, 0, 0, 2, 8, status]).map_err(|fault| (fault.0, fault.1));
+        assert_eq!(says(1).unwrap(), "was answered SERVING");
+        for (status, text) in [(0, "the status 0"), (2, "NOT_SERVING"), (3, "SERVICE_UNKNOWN"), (7, "the status 7")] {
+            assert_eq!(says(status).unwrap_err(), ("NotServing", format!("was answered {text}")));
+        }
+        let (reason, _) = health(b"").map_err(|fault| (fault.0, fault.1)).unwrap_err();
+        assert_eq!(reason, "Status");
+    }
 
     #[test]
     fn a_location_is_joined_with_the_url_that_answered() {

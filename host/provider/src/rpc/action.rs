@@ -167,6 +167,17 @@ struct Part {
     bytes: u64,
 }
 
+impl Part {
+    /// The file and its size, if the answer was not cut off.
+    fn whole(self) -> Result<(AtomicFile, u64), Faults> {
+        if self.checker.is_whole() {
+            return Ok((self.file, self.bytes));
+        }
+        let detail = "The server's log has the cause. Nothing is written.";
+        Err(vec![error("backup: the server's answer ended early", detail)])
+    }
+}
+
 async fn backup(
     session: &Session,
     server: &Server,
@@ -203,11 +214,7 @@ async fn backup(
         }
         part = added(part, chunk).await.map_err(|fault| failed(fault.to_string()))?;
     }
-    let Part { file: written, checker, bytes } = part;
-    if !checker.is_whole() {
-        let detail = "The server's log has the cause. Nothing is written.";
-        return Err(vec![error("backup: the server's answer ended early", detail)]);
-    }
+    let (written, bytes) = part.whole()?;
     let place = move || if replaces { written.replace_durably() } else { written.create_durably() };
     let placed = spawn_blocking(place).await.map_err(|fault| failed(fault.to_string()))?;
     placed.map_err(|fault| failed(fault.to_string()))?;
@@ -224,4 +231,21 @@ async fn added(mut part: Part, chunk: Vec<u8>) -> io::Result<Part> {
         io::Write::write_all(part.file.file(), &chunk).map(|()| part)
     };
     spawn_blocking(write).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An end without an error, such as that of a stopped proxy in between.
+    #[tokio::test]
+    async fn a_backup_that_ends_early_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = AtomicFile::new_beside(&dir.path().join("b.tar.gz")).unwrap();
+        let part = Part { file, checker: SealChecker::default(), bytes: 0 };
+        let part = added(part, b"the first piece".to_vec()).await.unwrap();
+        let faults = part.whole().err().unwrap();
+        assert_eq!(faults[0].summary, "backup: the server's answer ended early");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    }
 }

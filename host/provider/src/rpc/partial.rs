@@ -69,17 +69,22 @@ async fn ask(
 ) -> Result<Option<PlanResponse>, Vec<Diagnostic>> {
     let defaults = server.defaults_for(schema, config).await?;
     let Ok(sent) = request(schema, config, &defaults) else { return Ok(None) };
-    match server.client.plan(sent, false).await {
-        Ok(answer) => Ok(Some(answer)),
-        Err(status) if says_nothing(&status) => Err(server.faults("planning", &status)),
-        Err(_) => Ok(None),
-    }
+    judged(server.client.plan(sent, false).await).map_err(|status| server.faults("planning", &status))
 }
 
-/// Whether a status says nothing about the placeholders: a busy server did not make the dry run.
-fn says_nothing(status: &Status) -> bool {
+/// The answer of a dry run; `None` if it was refused.
+///
+/// # Errors
+/// A status that says nothing about the placeholders: a busy server did not make the dry run.
+fn judged(answer: Result<PlanResponse, Status>) -> Result<Option<PlanResponse>, Status> {
     use Code::{Aborted, Cancelled, DeadlineExceeded, ResourceExhausted, Unauthenticated, Unavailable};
-    matches!(status.code(), Unavailable | DeadlineExceeded | Unauthenticated | ResourceExhausted | Aborted | Cancelled)
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(status) => match status.code() {
+            Unavailable | DeadlineExceeded | Unauthenticated | ResourceExhausted | Aborted | Cancelled => Err(status),
+            _ => Ok(None),
+        },
+    }
 }
 
 /// The parts on which views agree; the others are unknown. Parts of lists and maps count as far as the views have the
@@ -128,6 +133,20 @@ mod tests {
 
     fn text(text: &str) -> Value {
         Value::String(text.into())
+    }
+
+    /// Otherwise a busy moment would make parts unknown that a later plan knows.
+    #[test]
+    fn a_dry_run_that_was_not_made_is_no_refusal() {
+        use Code::{Aborted, DeadlineExceeded, FailedPrecondition, InvalidArgument, ResourceExhausted, Unavailable};
+        for code in [Unavailable, DeadlineExceeded, ResourceExhausted, Aborted] {
+            let found = judged(Err(Status::new(code, "")));
+            assert!(found.is_err_and(|status| status.code() == code), "{code}");
+        }
+        for code in [InvalidArgument, FailedPrecondition] {
+            assert_eq!(judged(Err(Status::new(code, ""))).unwrap(), None, "{code}");
+        }
+        assert_eq!(judged(Ok(PlanResponse::default())).unwrap(), Some(PlanResponse::default()));
     }
 
     #[test]

@@ -272,3 +272,26 @@ fn conditions_text(resource: &pb::Resource) -> String {
     let lines: String = lines.collect();
     if lines.is_empty() { "No controller has reported a status.".to_owned() } else { lines }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A controller that was done with the resource before the change has yet to see it.
+    #[test]
+    fn a_condition_of_another_generation_does_not_hold() {
+        let reported = |generation: &str, state: pb::condition::State| {
+            let condition =
+                pb::Condition { r#type: "Ready".to_owned(), state: state.into(), ..pb::Condition::default() };
+            let observed_generation = generation.to_owned();
+            let status = pb::Status { observed_generation, conditions: vec![condition], updated_at: None };
+            let status = [("tests".to_owned(), status)].into();
+            pb::Resource { generation: "2".to_owned(), status, ..pb::Resource::default() }
+        };
+        use pb::condition::State::{False, True};
+        assert!(condition_holds(&reported("2", True), "Ready"));
+        assert!(!condition_holds(&reported("1", True), "Ready"));
+        assert!(!condition_holds(&reported("2", False), "Ready"));
+        assert!(!condition_holds(&reported("2", True), "Other"));
+    }
+}

@@ -380,3 +380,18 @@ fn workload(change: ChangeType) -> Result<Option<Shown>, Error> {
     let workload = Workload { checks: Vec::new(), inbound: Vec::new(), ..workload };
     Ok(Some(Shown::Workload(key(resource.id), Some(Arc::new(workload)))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_released_address_has_no_service() {
+        let of = |released| {
+            let address = VirtualAddress { service: "web".to_owned(), released, ..VirtualAddress::default() };
+            let data = Some(prost_types::Any { value: address.encode_to_vec(), ..Default::default() });
+            holder(Some(pb::Resource { data, ..pb::Resource::default() })).unwrap().map(|found| found.name)
+        };
+        assert_eq!((of(false).as_deref(), of(true)), (Some("web"), None));
+    }
+}

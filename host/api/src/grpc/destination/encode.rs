@@ -262,6 +262,29 @@ mod tests {
         assert_eq!(hex(&asked.encode_to_vec()), golden);
     }
 
+    /// A proxy asks for the server name in the handshake, and compares the certificate with the identity.
+    #[test]
+    fn a_server_name_of_its_own_stands_beside_the_identity() {
+        let told = |identity, server_name| {
+            let told = tls_identity(TlsName { identity, server_name });
+            let identity = match told.strategy.unwrap() {
+                tls_identity::Strategy::DnsLikeIdentity(dns) => dns.name,
+                tls_identity::Strategy::UriLikeIdentity(uri) => uri.uri,
+            };
+            (identity, told.server_name.map(|dns| dns.name))
+        };
+        for (identity, server_name, expected) in [
+            ("web.example", "", Some("web.example")),
+            ("web.example", "other.example", Some("other.example")),
+            ("spiffe://example/web", "web.example", Some("web.example")),
+            ("spiffe://example/web", "", None),
+        ] {
+            assert_eq!(told(identity, server_name), (identity.to_owned(), expected.map(str::to_owned)));
+            // Without a name there is no handshake, and so no proxy to speak to.
+            assert_eq!(has_proxy(TlsName { identity, server_name }), expected.is_some());
+        }
+    }
+
     #[test]
     fn the_encoder_writes_as_the_generated_code_does() {
         use linkerd::destination::{AddrSet, Update, WeightedAddr, WeightedAddrSet, update::Update as Kind};

@@ -303,3 +303,37 @@ pub(super) fn unreadable(name: &ServiceName, error: &prost::DecodeError) -> Erro
     let ServiceName { namespace, name } = name;
     Error::internal(format!("the endpoints of the service {namespace}/{name} cannot be decoded: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Endpoint, SliceRange};
+
+    /// A service with an endpoint beside a slice.
+    fn parts(is_readable: bool) -> Parts {
+        let range = SliceRange { slice: "web-00000001".to_owned(), from: "w".to_owned() };
+        let endpoints =
+            ServiceEndpoints { endpoints: vec![Endpoint::default()], slices: vec![range], ..Default::default() };
+        let bytes = endpoints.encode_to_vec().into();
+        Parts { is_readable, endpoints: Some((endpoints, bytes)), ..Parts::default() }
+    }
+
+    /// Endpoints that moved to the slice would be missing.
+    #[test]
+    fn a_state_is_settled_with_each_slice_that_its_endpoints_list() {
+        let mut parts = parts(true);
+        assert!(!parts.is_settled());
+        parts.slices.insert("web-00000002".to_owned(), Arc::default());
+        assert!(!parts.is_settled());
+        parts.slices.insert("web-00000001".to_owned(), Arc::default());
+        assert!(parts.is_settled());
+        assert_eq!(parts.snapshot().parts.into_keys().collect::<Vec<_>>(), [HEAD, "web-00000001"]);
+    }
+
+    #[test]
+    fn what_the_caller_may_not_read_is_absent() {
+        assert!(parts(true).snapshot().facts.is_some());
+        let hidden = parts(false).snapshot();
+        assert!(hidden.facts.is_none() && hidden.parts.is_empty());
+    }
+}

@@ -292,3 +292,46 @@ fn retry(rule: &HttpRouteRule) -> Option<http_route::Retry> {
         timeout: rule.backend_request_timeout,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        catalog::{HttpRouteMatch, RouteBackend, ServiceRoutes},
+        grpc::destination::authority::authority,
+    };
+
+    fn policy(rules: Vec<HttpRouteRule>) -> Vec<u8> {
+        let authority = authority("", "web.default.svc:80", "mesh.example").unwrap();
+        let route = ServiceRoute { route: "a".to_owned(), port: 0, rules };
+        let routes = if route.rules.is_empty() { Vec::new() } else { vec![route] };
+        let routes = Arc::new(ServiceRoutes { routes });
+        let summary = Summary { addresses: Vec::new(), is_whole: true, port: None, routes };
+        of_service(&authority, "mesh.example", &summary)
+    }
+
+    /// Short names keep the message small enough for clients: the number of backends decides alone.
+    #[test]
+    fn routes_with_too_many_backends_are_left_out() {
+        let backend = |number: usize| RouteBackend { service: format!("s{number}"), port: 0, weight: Some(1) };
+        let rule = HttpRouteRule { backends: (0..16).map(backend).collect(), ..HttpRouteRule::default() };
+        assert_ne!(policy(vec![rule.clone(); MAX_BACKENDS / 16]), policy(Vec::new()));
+        assert_eq!(policy(vec![rule; MAX_BACKENDS / 16 + 1]), policy(Vec::new()));
+    }
+
+    /// As a client may write them without the plugin's bounds.
+    #[test]
+    fn routes_that_make_a_message_too_large_are_left_out() {
+        let rule = |bytes: usize| {
+            let path = Some(CatalogPath::ExactPath("a".repeat(bytes)));
+            vec![HttpRouteRule {
+                matches: vec![HttpRouteMatch { path, ..HttpRouteMatch::default() }],
+                ..HttpRouteRule::default()
+            }]
+        };
+        assert_ne!(policy(rule(1_000)), policy(Vec::new()));
+        assert_eq!(policy(rule(MAX_MESSAGE_BYTES)), policy(Vec::new()));
+    }
+}

@@ -135,3 +135,34 @@ pub(super) fn weights(summary: &Summary) -> BTreeMap<String, u32> {
     }
     weights
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::grpc::destination::encode::{Address, TlsName};
+
+    #[test]
+    fn routes_are_those_of_the_port_and_of_every_port() {
+        let route = |port: u32| ServiceRoute { route: format!("of-{port}"), port, rules: Vec::new() };
+        let routes = ServiceRoutes { routes: [0, 80, 81].map(route).into() };
+        let found: Vec<_> = routes_of_port(&routes, 80).map(|route| route.port).collect();
+        assert_eq!(found, [0, 80]);
+    }
+
+    /// A workload beyond the first addresses would get no requests.
+    #[test]
+    fn weights_of_a_part_of_the_workloads_are_none() {
+        let address = |weight: u32| {
+            let labels = BTreeMap::from([(WORKLOAD.to_owned(), format!("web-{weight}"))]);
+            let addr = ([10, 0, 0, 1], 80).into();
+            Arc::new(Address::new(addr, weight, labels, TlsName::default(), false))
+        };
+        let addresses = [1, 2].map(address).into();
+        let mut summary = Summary { addresses, is_whole: true, port: None, routes: Arc::default() };
+        assert_eq!(weights(&summary), BTreeMap::from([("web-1".to_owned(), 1), ("web-2".to_owned(), 2)]));
+        summary.is_whole = false;
+        assert!(weights(&summary).is_empty());
+    }
+}

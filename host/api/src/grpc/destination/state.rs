@@ -95,3 +95,29 @@ pub(super) fn facts(
     };
     Some(Facts { ports: ports.clone(), labels: labels.clone(), routes })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(address: &str) -> Arc<[u8]> {
+        let endpoint = Endpoint { address: address.to_owned(), ..Endpoint::default() };
+        EndpointSlice { endpoints: vec![endpoint], ..EndpointSlice::default() }.encode_to_vec().into()
+    }
+
+    /// A change of a large service costs the slice that differs, also if equal bytes were read again.
+    #[test]
+    fn a_change_names_the_parts_that_differ() {
+        let facts = Facts { ports: Vec::new(), labels: BTreeMap::new(), routes: None };
+        let snapshot = |parts: &[(&str, &str)]| Snapshot {
+            facts: Some(facts.clone()),
+            parts: parts.iter().map(|(name, address)| ((*name).to_owned(), part(address))).collect(),
+        };
+        let before = snapshot(&[("web-1", "10.0.0.1"), ("web-2", "10.0.0.2"), ("web-3", "10.0.0.3")]);
+        let after = snapshot(&[("web-1", "10.0.0.1"), ("web-2", "10.0.0.9"), ("web-4", "10.0.0.4")]);
+        let change = before.change_to(&after).unwrap();
+        let parts: Vec<_> = change.parts.iter().map(|(name, part)| (name.as_str(), part.is_some())).collect();
+        assert_eq!((change.is_whole, parts), (false, vec![("web-2", true), ("web-3", false), ("web-4", true)]));
+        assert!(after.change_to(&after).unwrap().parts.is_empty());
+    }
+}

@@ -216,3 +216,16 @@ fn shown(address: Option<&TcpAddress>) -> String {
     });
     parsed.map_or_else(|| "?".to_owned(), |address| address.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::grpc::linkerd::destination::NoEndpoints;
+
+    use super::*;
+
+    #[test]
+    fn a_service_without_endpoints_is_not_absent() {
+        let of = |exists| Shown::of(&Update { update: Some(update::Update::NoEndpoints(NoEndpoints { exists })) });
+        assert_eq!((of(true), of(false)), (Shown::State, Shown::Absence));
+    }
+}

@@ -109,6 +109,19 @@ fn a_range_gives_each_service_an_address_that_stays() {
     });
 }
 
+/// Services without an address come first here, and each place of the range is looked at.
+#[test]
+fn an_address_that_another_service_declares_is_not_assigned() {
+    let world = World::new(&PLUGIN);
+    for name in ["a-0", "a-1"] {
+        declare(&world, name, &[]);
+    }
+    declare(&world, "declares", &["10.96.0.1"]);
+    with_settings(r#"{"virtual_addresses":["10.96.0.0/30"]}"#, || world.settle().unwrap());
+    assert_eq!(condition(&world, "declares").0, "Addressed");
+    assert_eq!(["a-0", "a-1"].map(|name| condition(&world, name).0), ["Addressed", "Exhausted"]);
+}
+
 #[test]
 fn an_assigned_address_comes_back_after_a_declared_one() {
     let world = World::new(&PLUGIN);

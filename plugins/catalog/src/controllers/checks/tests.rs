@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use mortise_plugin::{
-    Typed,
+    Plugin, ResourceType, Scope, Typed,
     probes::{ProbeTls, Probes, StatusRange, probe},
     testing::World,
 };
 
+use super::Checks;
 use crate::{
-    PLUGIN, WORKLOAD,
+    PLUGIN, WORKLOAD, health, proto,
     proto::catalog::v1::{
         CheckTls, GrpcCheck, HealthCheck, HttpCheck, HttpStatusRange, TcpCheck, Workload, WorkloadAddress,
         WorkloadPort, health_check::Check,
@@ -98,4 +99,21 @@ fn checks_end_with_the_mark_of_their_workload() {
     world.settle().unwrap();
     assert!(world.get::<Workload>(&id).unwrap().is_marked());
     assert_eq!(world.probes("web-1").probes, []);
+}
+
+/// The plugin as it was before it had rules: a later version finds what was written then.
+static WITHOUT_RULES: Plugin =
+    Plugin::new("catalog", "0.1.0", proto::DESCRIPTORS, &[&ResourceType::of(WORKLOAD, Scope::Namespace)]);
+
+#[test]
+fn a_check_without_its_port_says_so_and_others_go_on() {
+    let world = World::new(&WITHOUT_RULES);
+    let tcp = |name: &str, port: &str| check(name, Check::Tcp(TcpCheck { port: port.into() }));
+    let one = world.put(&workload("web-1", vec![tcp("gone", "admin"), tcp("up", "http")])).unwrap();
+    world.reconcile(&Checks, one.id()).unwrap();
+    let keys: Vec<_> = world.probes("web-1").probes.into_iter().map(|probe| probe.key).collect();
+    assert_eq!(keys, [health::status_key("up")]);
+    let stored = world.get::<Workload>(one.id()).unwrap();
+    let told = stored.status_under(&health::status_key("gone")).unwrap().conditions;
+    assert_eq!(told.into_iter().map(|condition| condition.reason).collect::<Vec<_>>(), ["NoPort"]);
 }

@@ -1,11 +1,13 @@
 //! The routes of services, in a world in memory.
 
-use mortise_plugin::{Typed, pb, testing::World};
+use mortise_plugin::{Typed, pb, prost::Message as _, testing::World};
 
-use super::{MAX_BACKENDS, MAX_ROUTES, STATUS_KEY};
+use super::{MAX_BACKENDS, MAX_BYTES, MAX_ROUTES, STATUS_KEY};
 use crate::{
     HTTP_ROUTE, PLUGIN, ROUTES, SERVICE,
-    proto::catalog::v1::{HttpRoute, HttpRouteRule, RouteBackend, RouteParent, Service, ServiceRoutes},
+    proto::catalog::v1::{
+        HttpHeaderMatch, HttpRoute, HttpRouteMatch, HttpRouteRule, RouteBackend, RouteParent, Service, ServiceRoutes,
+    },
 };
 
 fn put_service(world: &World, name: &str) -> Typed<Service> {
@@ -102,6 +104,26 @@ fn backends_beyond_the_bound_wait_for_a_place() {
     world.settle().unwrap();
     assert_eq!(self::names(&world, "web").unwrap().len(), MAX_BACKENDS / 256);
     assert_eq!(reasons(&world, "route-8"), ["Waiting", "NoService"]);
+}
+
+/// A service's routes are one resource. The route after a too large one has its place all the same.
+#[test]
+fn routes_beyond_the_bytes_wait_for_a_place() {
+    let world = World::new(&PLUGIN);
+    put_service(&world, "web");
+    let header = |number| HttpHeaderMatch { name: format!("x-{number}"), exact: "a".repeat(1_024) };
+    let large = HttpRouteMatch { headers: (0..16).map(header).collect(), ..HttpRouteMatch::default() };
+    let rule = HttpRouteRule { matches: vec![large; 10], ..HttpRouteRule::default() };
+    for name in ["first", "second"] {
+        let parent = Some(RouteParent { service: "web".into(), port: 0 });
+        let data = HttpRoute { parent, rules: vec![rule.clone()], ..HttpRoute::default() };
+        assert!((MAX_BYTES / 2..MAX_BYTES).contains(&data.encoded_len()));
+        world.put(&Typed::new(HTTP_ROUTE.id(name, &World::tenancy()), data)).unwrap();
+    }
+    put_route(&world, "third", "web", &[]);
+    world.settle().unwrap();
+    assert_eq!(names(&world, "web"), Some(vec!["first".into(), "third".into()]));
+    assert_eq!(reasons(&world, "second")[0], "Waiting");
 }
 
 #[test]
