@@ -3,6 +3,7 @@
 //! | command | work |
 //! |---|---|
 //! | `histories` | runs histories, and judges each; a failing one is shrunk and kept as a file |
+//! | `faults` | runs histories during faults of the machine |
 //! | `check` | judges the record in a file |
 //! | `planted` | runs histories against servers with planted faults, until each fault is found |
 //!
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
 use mortise_test_process::Outcome;
 
 use run::{
+    faults::{self, Faults},
     histories::{self, Histories},
     planted::{self, Planted},
 };
@@ -35,6 +37,8 @@ enum Command {
     Histories(Histories),
     /// Runs histories against servers with planted faults, until each is found.
     Planted(Planted),
+    /// Runs histories during faults of the machine: files that fail, threads and files refused, clocks that go back.
+    Faults(Faults),
     /// Judges the record in a file.
     Check {
         /// The file, as `histories` keeps it.
@@ -57,6 +61,7 @@ fn work(command: &Command) -> Outcome<bool> {
     match command {
         Command::Histories(options) => runtime()?.block_on(histories::run(options)),
         Command::Planted(options) => runtime()?.block_on(planted::run(options)),
+        Command::Faults(options) => runtime()?.block_on(faults::run(options)),
         Command::Check { file } => histories::check(file),
     }
 }

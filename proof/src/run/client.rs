@@ -1,6 +1,9 @@
 //! Calls: each sends a request and records its answer.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use mortise_proof::record::{Answer, Call, DEFAULT_NAMESPACE, Entry, Incarnation, Key, NEVER, Operation, Scope, State};
 use mortise_resource::{
@@ -18,6 +21,9 @@ use super::{
 
 /// Rows of a page of a search.
 const PAGE_ROWS: i32 = 7;
+
+/// Pause after a call without an answer: a server that refuses everything must not use up the calls.
+const OPEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// A client with a connection of its own.
 pub(crate) struct Client {
@@ -84,6 +90,7 @@ impl Client {
         }
         self.world.add(Entry::Operation(operation));
         if answer == Answer::Unknown {
+            tokio::time::sleep(OPEN_PAUSE).await;
             self.connection = self.world.connect(self.number).await;
         }
         answer
@@ -242,7 +249,7 @@ impl Client {
     }
 
     /// Waits until the servers serve the types of the workload.
-    pub(crate) async fn wait_for_types(&mut self, limit: std::time::Duration) -> bool {
+    pub(crate) async fn wait_for_types(&mut self, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
             let request = pb::ListRequest {
@@ -253,7 +260,7 @@ impl Client {
             if self.resources().list(request).await.is_ok() {
                 return true;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
             self.connection = self.world.connect(self.number).await;
         }
         false
@@ -264,7 +271,8 @@ fn stored(resource: Option<&pb::Resource>) -> Answer {
     resource.map_or(Answer::Unknown, |resource| Answer::Stored(state(resource)))
 }
 
-fn consistently<T>(message: T, is_consistent: bool) -> Request<T> {
+/// Makes a request for the newest state, or one for a recent state.
+pub(crate) fn consistently<T>(message: T, is_consistent: bool) -> Request<T> {
     let mut request = Request::new(message);
     if is_consistent && let Ok(mode) = "consistent".parse() {
         request.metadata_mut().insert("x-consul-consistency-mode", mode);

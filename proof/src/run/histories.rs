@@ -75,7 +75,7 @@ pub(crate) async fn run(options: &Histories) -> Outcome<bool> {
     let mut subjects = match options.servers.as_slice() {
         [] => Subjects::start(&binary()?, &[]).await?,
         addrs => {
-            let life = Life { number: 1, addrs: addrs.to_vec() };
+            let life = Life { number: 1, addrs: addrs.to_vec(), http: None };
             Subjects { server: None, life: watch::Sender::new(life) }
         }
     };

@@ -51,22 +51,39 @@ pub(crate) struct Subjects {
 
 impl Subjects {
     pub(crate) async fn start(binary: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
-        let server = Server::start(binary, env).await?;
-        let addrs = server.addr().into_iter().collect();
-        Ok(Self { server: Some(server), life: watch::Sender::new(Life { number: 1, addrs }) })
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self::begin(Server::prepare(binary, tempfile::tempdir()?, env)?).await
     }
 
-    async fn kill(&mut self, world: &World) -> Outcome<()> {
+    /// Starts a prepared server.
+    pub(crate) async fn begin(mut server: Server) -> Outcome<Self> {
+        let (addrs, http) = (vec![server.restart().await?], server.process()?.http);
+        Ok(Self { server: Some(server), life: watch::Sender::new(Life { number: 1, addrs, http }) })
+    }
+
+    /// Kills the server, and starts it again.
+    pub(crate) async fn kill(&mut self, world: &World) -> Outcome<()> {
+        self.again(world, "killed").await
+    }
+
+    /// Ends the server with SIGTERM, and starts it again.
+    pub(crate) async fn restart(&mut self, world: &World) -> Outcome<()> {
+        self.again(world, "stopped").await
+    }
+
+    async fn again(&mut self, world: &World, end: &str) -> Outcome<()> {
         let Some(server) = &mut self.server else { return Ok(()) };
-        self.life.send_modify(|life| life.addrs.clear());
-        world.add(Entry::Fault { time: world.now(), fault: "killed".to_owned() });
-        server.kill().await?;
-        let addr = server.restart().await?;
-        world.add(Entry::Fault { time: world.now(), fault: "started".to_owned() });
-        self.life.send_modify(|life| {
-            life.number += 1;
-            life.addrs = vec![addr];
-        });
+        let note = |fault: &str| world.add(Entry::Fault { time: world.now(), fault: fault.to_owned() });
+        self.life.send_modify(|life| *life = Life { number: life.number, ..Life::default() });
+        note(end);
+        match server.take_process() {
+            Some(process) if end == "stopped" => process.stop().await?,
+            Some(process) => process.kill().await?,
+            None => {}
+        }
+        let (addrs, http) = (vec![server.restart().await?], server.process()?.http);
+        note("started");
+        self.life.send_modify(|life| *life = Life { number: life.number + 1, addrs, http });
         Ok(())
     }
 
@@ -77,7 +94,8 @@ impl Subjects {
     }
 }
 
-/// Runs a history; returns its record, and the number of refusals of each code.
+/// Runs a history with kills and reloads at random moments; returns its record, and the number of refusals of each
+/// code.
 pub(crate) async fn run(
     subjects: &mut Subjects,
     plans: &Plans,
@@ -86,6 +104,32 @@ pub(crate) async fn run(
 ) -> Outcome<(History, String)> {
     let mut random = Rng::with_seed(seed);
     let world = Arc::new(World::new(prefix, plans.operations, plans.names, subjects.life.subscribe()));
+    let mut faults: Vec<(usize, bool)> = Vec::new();
+    faults.extend((0..plans.kills).map(|_| (random.usize(..plans.operations.max(1)), true)));
+    faults.extend((0..plans.reloads).map(|_| (random.usize(..plans.operations.max(1)), false)));
+    // The last one first, since operations are counted down.
+    faults.sort_unstable();
+    let disturb = async |subjects: &mut Subjects, world: &World| {
+        while let Some((left, is_kill)) = faults.pop() {
+            while world.left() > left {
+                tokio::time::sleep(PAUSE).await;
+            }
+            if is_kill { subjects.kill(world).await? } else { subjects.reload(world)? }
+        }
+        Ok(())
+    };
+    run_disturbed(subjects, plans.clients, &world, random, seed, disturb).await
+}
+
+/// Runs a history while a function disturbs the servers, and until the operations of the world are done.
+pub(crate) async fn run_disturbed(
+    subjects: &mut Subjects,
+    count: usize,
+    world: &Arc<World>,
+    mut random: Rng,
+    seed: u64,
+    disturb: impl AsyncFnOnce(&mut Subjects, &World) -> Outcome<()>,
+) -> Outcome<(History, String)> {
     let mut first = Client::new(world.clone(), 0).await;
     if !first.wait_for_types(QUIET_LIMIT).await {
         return Err("the server does not serve demo.v2.Album; start it with the demo plugin".into());
@@ -93,29 +137,19 @@ pub(crate) async fn run(
     workload::prepare(&mut first).await;
     let mut watches = JoinSet::new();
     for (number, plan) in plans_of_watches().into_iter().enumerate() {
-        let mark = mark(&world, &plan.scope.kind);
+        let mark = mark(world, &plan.scope.kind);
         watches.spawn(watcher::keep(world.clone(), number, plan, mark, random.fork()));
     }
     let mut clients = JoinSet::new();
-    for number in 1..=plans.clients {
+    for number in 1..=count {
         let client = Client::new(world.clone(), number).await;
         clients.spawn(workload::run(client, random.fork()));
     }
-    let mut faults: Vec<(usize, bool)> = Vec::new();
-    faults.extend((0..plans.kills).map(|_| (random.usize(..plans.operations.max(1)), true)));
-    faults.extend((0..plans.reloads).map(|_| (random.usize(..plans.operations.max(1)), false)));
-    // The last one first, since operations are counted down.
-    faults.sort_unstable();
-    while let Some((left, is_kill)) = faults.pop() {
-        while world.left() > left {
-            tokio::time::sleep(PAUSE).await;
-        }
-        if is_kill { subjects.kill(&world).await? } else { subjects.reload(&world)? }
-    }
+    disturb(subjects, world).await?;
     while let Some(ended) = clients.join_next().await {
         ended?;
     }
-    let ending = end(&mut first, &world).await.ok_or("the servers do not answer at the end of the history")?;
+    let ending = end(&mut first, world).await.ok_or("the servers do not answer at the end of the history")?;
     world.finish.send_replace(true);
     while let Some(ended) = watches.join_next().await {
         ended?;

@@ -8,5 +8,6 @@ mod watcher;
 mod workload;
 mod world;
 
+pub(crate) mod faults;
 pub(crate) mod histories;
 pub(crate) mod planted;

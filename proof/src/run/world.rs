@@ -25,6 +25,8 @@ pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Life {
     pub(crate) number: u64,
     pub(crate) addrs: Vec<SocketAddr>,
+    /// Address of HTTP of the server of this run.
+    pub(crate) http: Option<SocketAddr>,
 }
 
 /// Shared state of a history.
@@ -87,6 +89,11 @@ impl World {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
+    /// Ends the operations.
+    pub(crate) fn end_calls(&self) {
+        self.left.store(0, Ordering::Relaxed);
+    }
+
     /// Number of operations that are left.
     pub(crate) fn left(&self) -> usize {
         self.left.load(Ordering::Relaxed)
@@ -125,7 +132,7 @@ impl World {
     pub(crate) async fn connect(&self, client: usize) -> Connection {
         let mut life = self.life.clone();
         loop {
-            let Life { number, addrs } = life.borrow_and_update().clone();
+            let Life { number, addrs, .. } = life.borrow_and_update().clone();
             let count = addrs.len().max(1);
             if let Some(addr) = addrs.get(client % count)
                 && let Ok(channel) = channel(*addr).await
@@ -137,6 +144,11 @@ impl World {
                 () = tokio::time::sleep(CONNECT_PAUSE) => {}
             }
         }
+    }
+
+    /// Address of HTTP, while the server of this run is up.
+    pub(crate) fn http(&self) -> Option<SocketAddr> {
+        self.life.borrow().http
     }
 
     /// Whether the servers have not been restarted since.
