@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `histories` | runs histories, and judges each; a failing one is shrunk and kept as a file |
 //! | `faults` | runs histories during faults of the machine |
+//! | `soak` | samples a server under a steady load, and looks for slopes |
 //! | `check` | judges the record in a file |
 //! | `planted` | runs histories against servers with planted faults, until each fault is found |
 //!
@@ -22,6 +23,7 @@ use run::{
     faults::{self, Faults},
     histories::{self, Histories},
     planted::{self, Planted},
+    soak::{self, Soak},
 };
 
 #[derive(Parser)]
@@ -39,6 +41,8 @@ enum Command {
     Planted(Planted),
     /// Runs histories during faults of the machine: files that fail, threads and files refused, clocks that go back.
     Faults(Faults),
+    /// Samples a server under a steady load with reloads and a kill; fails if memory, files or time rise.
+    Soak(Soak),
     /// Judges the record in a file.
     Check {
         /// The file, as `histories` keeps it.
@@ -62,6 +66,7 @@ fn work(command: &Command) -> Outcome<bool> {
         Command::Histories(options) => runtime()?.block_on(histories::run(options)),
         Command::Planted(options) => runtime()?.block_on(planted::run(options)),
         Command::Faults(options) => runtime()?.block_on(faults::run(options)),
+        Command::Soak(options) => runtime()?.block_on(soak::run(options)),
         Command::Check { file } => histories::check(file),
     }
 }

@@ -11,3 +11,4 @@ mod world;
 pub(crate) mod faults;
 pub(crate) mod histories;
 pub(crate) mod planted;
+pub(crate) mod soak;

@@ -23,6 +23,8 @@ use clap::Args;
 use mortise_proof::check::judge;
 use mortise_test_process::{Outcome, sibling};
 
+pub(crate) use self::probe::status_of;
+
 use self::{
     course::Course,
     scenario::{Cause, SCENARIOS, Scenario, Work, Writes},

@@ -27,9 +27,9 @@ pub(crate) struct Scenario {
 pub(crate) enum Cause {
     /// Calls that fail.
     Calls(&'static [Rule]),
-    /// No file can be opened beyond those that are open.
+    /// Opening a further file fails.
     Descriptors,
-    /// No memory beyond that in use.
+    /// Memory beyond that in use is refused.
     Memory,
     /// The process is stopped for some seconds.
     Stopped,

@@ -51,7 +51,7 @@ pub(crate) mod errors {
 pub(crate) struct Rule {
     /// Calls, as bits of [`calls`].
     pub(crate) calls: u32,
-    /// One of [`errors`]; for [`calls::CLOCK`], seconds to add.
+    /// Error, of [`errors`]; for [`calls::CLOCK`], seconds to add.
     pub(crate) error: i32,
     /// Number of calls that fail; `None` for all.
     pub(crate) count: Option<i32>,
