@@ -1,6 +1,7 @@
 //! Calls: each sends a request and records its answer.
 
 use std::{
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,6 +17,7 @@ use tonic::{Code, Request, Status};
 
 use super::{
     convert::{self, hold, id, place, resource, scope_place, state, type_of},
+    http,
     world::{CALL_LIMIT, Connection, World, is_open},
 };
 
@@ -189,6 +191,64 @@ impl Client {
         .await
     }
 
+    /// Whether the server has a known address of HTTP.
+    pub(crate) fn has_http(&self) -> bool {
+        self.connection.http.is_some()
+    }
+
+    /// Reads over HTTP.
+    pub(crate) async fn read_over_http(&mut self, key: &Key, is_consistent: bool) -> Answer {
+        let path = http::path(key, None) + if is_consistent { "&consistent" } else { "" };
+        let addr = self.connection.http;
+        self.record(Call::Read { key: key.clone(), uid: String::new(), is_consistent }, async move {
+            Ok(Answer::Stored(http::state(&http::ask(web(addr)?, "GET", &path, None).await?)))
+        })
+        .await
+    }
+
+    /// Writes over HTTP.
+    pub(crate) async fn write_over_http(
+        &mut self,
+        key: &Key,
+        version: Option<u64>,
+        content: String,
+        base: Option<State>,
+    ) -> Answer {
+        let owner = base.as_ref().and_then(|base| base.owner.clone());
+        let mut metadata = std::collections::BTreeMap::new();
+        if base.is_some_and(|base| base.has_finalizers) {
+            hold(&mut metadata, true);
+        }
+        let (path, body) = (http::path(key, version), http::body(key, &content, owner.as_ref(), &metadata));
+        let addr = self.connection.http;
+        let call = Call::Write { key: key.clone(), uid: String::new(), version, content, owner, releases: false };
+        self.record(call, async move {
+            Ok(Answer::Stored(http::state(&http::ask(web(addr)?, "PUT", &path, Some(body)).await?)))
+        })
+        .await
+    }
+
+    /// Deletes over HTTP.
+    pub(crate) async fn delete_over_http(&mut self, key: &Key, version: Option<u64>) -> Answer {
+        let (path, addr) = (http::path(key, version), self.connection.http);
+        self.record(Call::Delete { key: key.clone(), uid: String::new(), version }, async move {
+            http::ask(web(addr)?, "DELETE", &path, None).await?;
+            Ok(Answer::Done)
+        })
+        .await
+    }
+
+    /// Lists over HTTP.
+    pub(crate) async fn list_over_http(&mut self, scope: Scope) -> Answer {
+        let path = format!("{}&name_prefix={}", http::list_path(&scope), self.world.prefix);
+        let addr = self.connection.http;
+        self.record(Call::List { scope, is_consistent: false }, async move {
+            let answer = http::ask(web(addr)?, "GET", &path, None).await?;
+            Ok(Answer::Found(answer["resources"].as_array().into_iter().flatten().map(http::state).collect()))
+        })
+        .await
+    }
+
     /// Lists by pages, as of the version of the first.
     pub(crate) async fn search(&mut self, scope: Scope) -> Answer {
         let mut request = SearchRequest {
@@ -265,6 +325,11 @@ impl Client {
         }
         false
     }
+}
+
+/// The address of HTTP; servers of others may have none.
+fn web(addr: Option<SocketAddr>) -> Result<SocketAddr, Status> {
+    addr.ok_or_else(|| Status::failed_precondition("no address of HTTP is known"))
 }
 
 fn stored(resource: Option<&pb::Resource>) -> Answer {

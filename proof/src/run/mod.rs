@@ -1,8 +1,11 @@
 //! The runs of histories against servers.
 
+mod access;
+mod backup;
 mod client;
 mod convert;
 mod history;
+mod http;
 mod server;
 mod watcher;
 mod workload;
