@@ -3,11 +3,11 @@
 //!
 //! # Contract
 //! Each figure has a slope with its standard error, fitted to the lives of the server together, each without its first
-//! third. The soak fails if a slope is above its bound with 95 % confidence. The bounds are growths over the whole
+//! half. The soak fails if a slope is above its bound with 95 % confidence. The bounds are growths over the whole
 //! soak: a longer soak finds smaller slopes.
 //!
-//! The load writes and deletes resources of some MiB all the time, many times the bound of the disk space: so a steady
-//! size shows that the space of deleted resources is used again without a stop.
+//! In each minute the load writes and deletes three times the bytes by which the disk space may grow: so a steady size
+//! shows that the space of deleted resources is used again without a stop.
 //!
 //! # Limits
 //! One minute finds leaks of some hundred bytes for each call; less needs an hour (`--seconds 3600`).
@@ -34,12 +34,10 @@ use super::{history::Subjects, server::Server, world::World};
 
 /// Pause between two samples.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(200);
-/// Time between two reloads.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 /// Lives of the server.
 const LIVES: u32 = 2;
-/// Part of each life that is left out, of 1.
-const WARM_UP: f64 = 1.0 / 3.0;
+/// Part of each life that is left out, of 1: caches fill, and the allocator reaches its size.
+const WARM_UP: f64 = 0.5;
 
 /// Options of the command.
 #[derive(Debug, Clone, Args)]
@@ -47,6 +45,9 @@ pub(crate) struct Soak {
     /// Time of the load, seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Time between two reloads of the plugin, seconds.
+    #[arg(long, default_value_t = 5)]
+    reload_seconds: u64,
     /// Binary to start; by default, the binary `mortise` beside this one.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -56,7 +57,7 @@ pub(crate) struct Soak {
 pub(crate) async fn run(options: &Soak) -> Outcome<bool> {
     let binary = options.binary.clone().map_or_else(|| sibling("mortise"), Ok)?;
     let variables = [
-        // Caches and the history are full before the first third of a life is over.
+        // Caches and the history are full before the first half of a life is over.
         ("MORTISE_STORE_CACHE_BYTES", "131072"),
         ("MORTISE_STORE_HISTORY_EVENTS", "500"),
         ("MORTISE_AUDIT_FILE_BYTES", "1048576"),
@@ -73,21 +74,22 @@ pub(crate) async fn run(options: &Soak) -> Outcome<bool> {
         if life > 0 {
             subjects.kill(&world).await?;
         }
-        lives.push(one_life(&mut subjects, &load, Duration::from_secs(options.seconds) / LIVES).await?);
+        lives.push(one_life(&mut subjects, &load, options).await?);
     }
     tasks.shutdown().await;
     report(&lives, &load, options.seconds as f64 / 60.0)
 }
 
 /// Samples the server for a time, and reloads the plugin meanwhile.
-async fn one_life(subjects: &mut Subjects, load: &Load, time: Duration) -> Outcome<Samples> {
+async fn one_life(subjects: &mut Subjects, load: &Load, options: &Soak) -> Outcome<Samples> {
+    let (time, interval) = (Duration::from_secs(options.seconds) / LIVES, Duration::from_secs(options.reload_seconds));
     let server = subjects.server.as_mut().ok_or("no server")?;
     let (begun, mut samples, mut reloaded) = (Instant::now(), Samples::default(), Instant::now());
     load.take_latency();
     while begun.elapsed() < time {
         tokio::time::sleep(SAMPLE_PAUSE).await;
         samples.take(begun.elapsed(), server, load)?;
-        if reloaded.elapsed() >= RELOAD_INTERVAL {
+        if reloaded.elapsed() >= interval {
             server.reload()?;
             reloaded = Instant::now();
         }

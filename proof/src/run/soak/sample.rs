@@ -32,9 +32,9 @@ impl Figure {
     /// Allowed growth over the whole soak.
     pub(crate) const fn growth(self) -> f64 {
         match self {
-            Self::Memory => 8.0,
+            Self::Memory => 12.0,
             Self::Descriptors | Self::Threads => 4.0,
-            Self::Disk => 16.0,
+            Self::Disk => 8.0,
             Self::Latency => 5.0,
         }
     }
