@@ -48,7 +48,7 @@ fn a_record_is_judged_again() {
 fn has_server() -> bool {
     let is_built = Path::new(env!("CARGO_BIN_EXE_mortise-proof")).with_file_name("mortise").exists();
     if !is_built {
-        println!("left out: the server is not built; run cargo build -p mortise");
+        let _ = writeln!(std::io::stderr(), "left out: the server is not built; run cargo build -p mortise");
     }
     is_built
 }

@@ -244,7 +244,7 @@ impl Client {
         let addr = self.connection.http;
         self.record(Call::List { scope, is_consistent: false }, async move {
             let answer = http::ask(web(addr)?, "GET", &path, None).await?;
-            Ok(Answer::Found(answer["resources"].as_array().into_iter().flatten().map(http::state).collect()))
+            Ok(Answer::Found(http::states(&answer)))
         })
         .await
     }

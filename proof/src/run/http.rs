@@ -85,42 +85,45 @@ pub(crate) fn body(
     body
 }
 
+/// Returns the resources of a list.
+pub(crate) fn states(list: &Value) -> Vec<State> {
+    list.pointer("/resources").and_then(Value::as_array).into_iter().flatten().map(state).collect()
+}
+
 /// Returns the form of a resource in a record.
 pub(crate) fn state(resource: &Value) -> State {
-    let Incarnation { key, uid } = incarnation(&resource["id"]);
-    let content = text(&resource["data"][convert::content_path(&key.kind).trim_start_matches("data.")]);
+    let Incarnation { key, uid } = incarnation(resource.get("id").unwrap_or(&Value::Null));
+    let content = format!("/{}", convert::content_path(&key.kind).replace('.', "/"));
     let metadata: BTreeMap<String, String> =
-        entries(&resource["metadata"]).map(|(name, value)| (name, text(value))).collect();
-    let message = |status: &Value| text(&status["conditions"][0]["message"]);
+        entries(resource, "metadata").map(|(name, value)| (name, text(value, ""))).collect();
+    let statuses = entries(resource, "status").map(|(name, status)| (name, text(status, "/conditions/0/message")));
     State {
-        content,
+        content: text(resource, &content),
         key,
         uid,
-        version: text(&resource["version"]).parse().unwrap_or_default(),
-        generation: text(&resource["generation"]),
+        version: text(resource, "/version").parse().unwrap_or_default(),
+        generation: text(resource, "/generation"),
         edition: OPEN_EDITION,
         owner: resource.get("owner").map(incarnation),
         is_marked: meta::is_marked(&metadata),
         has_finalizers: meta::has_finalizers(&metadata),
-        statuses: entries(&resource["status"]).map(|(name, status)| (name, message(status))).collect(),
+        statuses: statuses.collect(),
         digest: 0,
     }
 }
 
 fn incarnation(id: &Value) -> Incarnation {
-    let place = &id["tenancy"];
-    let key = Key {
-        kind: text(&id["type"]["kind"]),
-        namespace: convert::namespace(&text(&place["partition"]), &text(&place["namespace"])),
-        name: text(&id["name"]),
-    };
-    Incarnation { key, uid: text(&id["uid"]) }
+    let place = convert::namespace(&text(id, "/tenancy/partition"), &text(id, "/tenancy/namespace"));
+    let key = Key { kind: text(id, "/type/kind"), namespace: place, name: text(id, "/name") };
+    Incarnation { key, uid: text(id, "/uid") }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
+/// Returns the text at a JSON pointer; the empty text if there is none.
+fn text(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-fn entries(value: &Value) -> impl Iterator<Item = (String, &Value)> {
-    value.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value))
+fn entries<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = (String, &'v Value)> + use<'v> {
+    let object = value.get(name).and_then(Value::as_object);
+    object.into_iter().flatten().map(|(name, value)| (name.clone(), value))
 }
