@@ -246,3 +246,17 @@ pub(crate) fn fault(file: &Path, action: &'static str, error: sled::Error) -> St
         other => StoreError::Corrupt { path, what: other.to_string() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_sled_remembers_has_the_words_of_the_system() {
+        let text = |error: sled::Error| fault(Path::new("db"), "flush", error).to_string();
+        let error = sled::Error::Io(io::Error::from_raw_os_error(5));
+        assert_eq!(text(error.clone()), "db: flush: Input/output error (os error 5)");
+        assert_eq!(text(error), "db: flush: Input/output error (os error 5)");
+        assert_eq!(text(sled::Error::Io(io::Error::other("other"))), "db: flush: other");
+    }
+}
