@@ -15,3 +15,4 @@
 pub mod check;
 pub mod record;
 pub mod shrink;
+pub mod slope;

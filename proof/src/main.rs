@@ -3,6 +3,8 @@
 //! | command | work |
 //! |---|---|
 //! | `histories` | runs histories, and judges each; a failing one is shrunk and kept as a file |
+//! | `faults` | runs histories during faults of the machine |
+//! | `soak` | samples a server under a steady load, and looks for slopes |
 //! | `check` | judges the record in a file |
 //! | `planted` | runs histories against servers with planted faults, until each fault is found |
 //!
@@ -18,8 +20,10 @@ use clap::{Parser, Subcommand};
 use mortise_test_process::Outcome;
 
 use run::{
+    faults::{self, Faults},
     histories::{self, Histories},
     planted::{self, Planted},
+    soak::{self, Soak},
 };
 
 #[derive(Parser)]
@@ -35,6 +39,10 @@ enum Command {
     Histories(Histories),
     /// Runs histories against servers with planted faults, until each is found.
     Planted(Planted),
+    /// Runs histories during faults of the machine: files that fail, threads and files refused, clocks that go back.
+    Faults(Faults),
+    /// Samples a server under a steady load with reloads and a kill; fails if memory, files or time rise.
+    Soak(Soak),
     /// Judges the record in a file.
     Check {
         /// The file, as `histories` keeps it.
@@ -57,6 +65,8 @@ fn work(command: &Command) -> Outcome<bool> {
     match command {
         Command::Histories(options) => runtime()?.block_on(histories::run(options)),
         Command::Planted(options) => runtime()?.block_on(planted::run(options)),
+        Command::Faults(options) => runtime()?.block_on(faults::run(options)),
+        Command::Soak(options) => runtime()?.block_on(soak::run(options)),
         Command::Check { file } => histories::check(file),
     }
 }

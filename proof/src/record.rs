@@ -3,9 +3,15 @@
 //! Times are microseconds of one monotonic clock, since the beginning of the history. The time of a call begins before
 //! its request is sent, and ends after its answer arrived.
 
+mod rights;
+mod streams;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use rights::{RightsChange, TokenUse, TokenWatch};
+pub use streams::{Change, Message, Mode, Stream};
 
 /// End of a call without an answer.
 pub const NEVER: u64 = u64::MAX;
@@ -15,12 +21,14 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Key {
     /// Kind, such as `Artist`; kinds have different names.
     pub kind: String,
-    /// Namespace; empty for a namespace itself.
+    /// Namespace, such as `a`; `p/a` in another partition than `default`; empty for a namespace or a partition itself.
     pub namespace: String,
     /// Name.
     pub name: String,
 }
 
+/// Kind of partitions.
+pub const PARTITION: &str = "Partition";
 /// Kind of namespaces.
 pub const NAMESPACE: &str = "Namespace";
 /// The namespace that always exists.
@@ -52,7 +60,7 @@ pub struct State {
     pub version: u64,
     /// Generation, a ULID.
     pub generation: String,
-    /// Counter of changes of the data, `meta.generation`.
+    /// Counter of changes of the data, `meta.generation`; [`OPEN_EDITION`] if the answer did not have it.
     pub edition: i64,
     /// Text that the writer put into the data; no two writes of a history have the same.
     pub content: String,
@@ -64,8 +72,29 @@ pub struct State {
     pub has_finalizers: bool,
     /// Texts of the status entries.
     pub statuses: BTreeMap<String, String>,
-    /// Hash of all of its bytes.
+    /// Hash of all of its bytes; 0 if the answer did not have all of it.
     pub digest: u64,
+}
+
+/// Value of [`State::edition`] in answers without it.
+pub const OPEN_EDITION: i64 = -1;
+
+impl State {
+    /// Whether the answer had only a part of the resource.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.digest == 0
+    }
+
+    /// Whether two answers may show the same state of the same version.
+    #[must_use]
+    pub fn agrees(&self, other: &Self) -> bool {
+        if !self.is_partial() && !other.is_partial() {
+            return self == other;
+        }
+        let known = Self { edition: other.edition, digest: other.digest, ..self.clone() };
+        known == *other
+    }
 }
 
 /// Resources of a list or a watch.
@@ -75,13 +104,18 @@ pub struct Scope {
     pub kind: String,
     /// Namespace; `None` for all.
     pub namespace: Option<String>,
+    /// Name; `None` for all.
+    #[serde(default)]
+    pub name: Option<String>,
 }
 
 impl Scope {
     /// Whether a resource belongs to the scope.
     #[must_use]
     pub fn has(&self, key: &Key) -> bool {
-        self.kind == key.kind && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+        self.kind == key.kind
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+            && self.name.as_ref().is_none_or(|name| *name == key.name)
     }
 }
 
@@ -156,6 +190,8 @@ pub enum Call {
         /// Whether the list asks for the newest state.
         is_consistent: bool,
     },
+    /// Backup; its answer has all artists, albums and namespaces.
+    Backup,
     /// ListByOwner.
     Owned {
         /// Owner.
@@ -201,82 +237,6 @@ pub struct Operation {
     pub answer: Answer,
 }
 
-/// Kind of a watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mode {
-    /// WatchList.
-    List,
-    /// WatchResources, STATELESS.
-    Stateless,
-    /// WatchResources, STATEFUL, in the order of names, with so many rows.
-    Stateful(usize),
-}
-
-/// A change within a message.
-#[allow(clippy::large_enum_variant, reason = "most values are of the large variant")]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Change {
-    /// The resource is there, as this.
-    Upsert(State),
-    /// The resource is gone; WatchList has its last version.
-    Gone {
-        /// Deleted incarnation.
-        incarnation: Incarnation,
-        /// Its last version, if the message has it.
-        version: Option<u64>,
-    },
-    /// A row of a page, put at an index after a removal at another one.
-    Row {
-        /// Content.
-        state: State,
-        /// Former index; `None` for a new row.
-        previous: Option<usize>,
-        /// Index.
-        index: usize,
-    },
-    /// A row leaves the page.
-    RowGone {
-        /// Incarnation that leaves.
-        incarnation: Incarnation,
-        /// Its index.
-        index: usize,
-    },
-}
-
-/// A message of a stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Time after it arrived.
-    pub received: u64,
-    /// Changes.
-    pub changes: Vec<Change>,
-    /// Whether the changes up to here are complete.
-    pub is_current: bool,
-    /// Whether the client must forget the changes since the last complete message.
-    pub is_soft_reset: bool,
-    /// Whether the client must forget everything.
-    pub is_hard_reset: bool,
-}
-
-/// An open watch, from its request to its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stream {
-    /// Name of the watch; a watch that resumes another one has its name.
-    pub watch: String,
-    /// Kind.
-    pub mode: Mode,
-    /// Watched resources.
-    pub scope: Scope,
-    /// Time before the request.
-    pub begun: u64,
-    /// Whether it has a resume token.
-    pub is_resumed: bool,
-    /// Whether it was read until nothing more could come.
-    pub is_complete: bool,
-    /// Messages.
-    pub messages: Vec<Message>,
-}
-
 /// An entry of a record.
 #[allow(clippy::large_enum_variant, reason = "most values are of the large variant")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -285,6 +245,12 @@ pub enum Entry {
     Operation(Operation),
     /// A watch.
     Stream(Stream),
+    /// A change of the rights of a token.
+    Rights(RightsChange),
+    /// A call with a token.
+    Use(TokenUse),
+    /// A watch with a token.
+    Held(TokenWatch),
     /// A fault of the server, in words.
     Fault {
         /// Time.
@@ -333,7 +299,7 @@ impl Call {
             | Self::Status { key, .. }
             | Self::Update { key, .. }
             | Self::Delete { key, .. } => Some(key),
-            Self::Batch { .. } | Self::List { .. } | Self::Owned { .. } => None,
+            Self::Batch { .. } | Self::List { .. } | Self::Backup | Self::Owned { .. } => None,
         }
     }
 }
@@ -352,6 +318,13 @@ impl Operation {
         releases && matches!(&self.answer, Answer::Stored(state) if state.is_marked && !state.has_finalizers)
     }
 
+    /// Returns the state that a write answered, as its own.
+    #[must_use]
+    pub fn made(&self) -> Option<&State> {
+        let is_put = matches!(self.call, Call::Write { .. } | Call::Status { .. } | Call::Update { .. });
+        self.stored().next().filter(|_| is_put)
+    }
+
     /// Returns the states in the answer that are stored ones.
     pub fn stored(&self) -> impl Iterator<Item = &State> {
         let (one, many) = match &self.answer {
@@ -360,16 +333,5 @@ impl Operation {
             _ => (None, [].as_slice()),
         };
         one.into_iter().chain(many)
-    }
-}
-
-impl Change {
-    /// Returns the state in the change.
-    #[must_use]
-    pub fn state(&self) -> Option<&State> {
-        match self {
-            Self::Upsert(state) | Self::Row { state, .. } => Some(state),
-            Self::Gone { .. } | Self::RowGone { .. } => None,
-        }
     }
 }

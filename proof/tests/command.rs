@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test")]
 
 use std::{
+    io::Write as _,
     path::Path,
     process::{Command, Output},
 };
@@ -43,11 +44,34 @@ fn a_record_is_judged_again() {
     assert!(printed(&broken).contains("a call shows the newest state"), "{}", printed(&broken));
 }
 
-/// Needs the server beside the command; `cargo test --workspace` builds it.
+/// Whether the server is beside the command; `cargo test --workspace` builds it.
+fn has_server() -> bool {
+    let is_built = Path::new(env!("CARGO_BIN_EXE_mortise-proof")).with_file_name("mortise").exists();
+    if !is_built {
+        let _ = writeln!(std::io::stderr(), "left out: the server is not built; run cargo build -p mortise");
+    }
+    is_built
+}
+
+/// Compiles the library that makes calls fail; says SKIPPED without a compiler.
+#[test]
+fn promises_hold_while_the_machine_fails() {
+    if !has_server() {
+        return;
+    }
+    let ran = proof(&["faults", "--quick"]);
+    let printed = printed(&ran);
+    assert!(ran.status.success(), "{printed}");
+    if printed.contains("SKIPPED") {
+        let _ = writeln!(std::io::stderr(), "\n{printed}");
+        return;
+    }
+    assert!(printed.contains("| log-sync-eio-once | 1 |") && printed.contains(" 0 broken promises"), "{printed}");
+}
+
 #[test]
 fn a_short_history_with_a_kill_is_clean() {
-    if !Path::new(env!("CARGO_BIN_EXE_mortise-proof")).with_file_name("mortise").exists() {
-        println!("left out: the server is not built; run cargo build -p mortise");
+    if !has_server() {
         return;
     }
     let ran = proof(&["histories", "--histories", "1", "--operations", "600", "--kills"]);

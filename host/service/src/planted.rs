@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     ReaperForgetsChild,
     /// A list leaves out a piece, which has a part of its resources or all.
     ListLacksPiece,
+    /// The rights of a policy are remembered over its changes.
+    PolicyRemembered,
     /// A watch skips an event after a reload of its plugin.
     #[cfg(feature = "planted-faults")]
     WatchSkipsAtReload,
@@ -80,7 +82,7 @@ mod on {
             Fault::ReaperForgetsChild | Fault::ReaperWithoutUid | Fault::WatchSkipsAtReload => 1,
             Fault::DeletionIgnoresVersion | Fault::FinalizerIgnored => 1,
             Fault::GenerationKept | Fault::StatusLost => 97,
-            Fault::ListLacksPiece => 7,
+            Fault::ListLacksPiece | Fault::PolicyRemembered => 7,
         };
         *CHOSEN == format!("{fault:?}") && OCCASIONS.fetch_add(1, Ordering::Relaxed) % every == 0
     }

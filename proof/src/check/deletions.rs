@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{linear::Orders, timeline::Timeline, violation::Violation};
-use crate::record::{Call, DEFAULT_NAMESPACE, History, Incarnation, Key, NAMESPACE, NEVER, Operation, State};
+use crate::record::{
+    Call, DEFAULT_NAMESPACE, History, Incarnation, Key, NAMESPACE, NEVER, Operation, PARTITION, State,
+};
 
 /// Owners above a resource that are looked at.
 const MAX_OWNERS: usize = 16;
@@ -126,7 +128,9 @@ fn ending(history: &History, found: &mut Vec<Violation>) {
             let text = format!("it is left, in version {}, though its owner {} is gone", state.version, owner.key);
             found.push(Violation::new("owned resources go with their owner", &state.key, text));
         }
-        let has_place = state.key.kind == NAMESPACE || state.key.namespace == DEFAULT_NAMESPACE;
+        // Another partition and its namespaces stay.
+        let stays = state.key.namespace == DEFAULT_NAMESPACE || state.key.namespace.contains('/');
+        let has_place = matches!(state.key.kind.as_str(), NAMESPACE | PARTITION) || stays;
         if !has_place && !namespaces.contains(state.key.namespace.as_str()) {
             let text = format!("it is left, in version {}, though its namespace is gone", state.version);
             found.push(Violation::new("resources go with their namespace", &state.key, text));

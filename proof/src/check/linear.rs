@@ -17,7 +17,7 @@ use super::{
     timeline::{Line, Timeline},
     violation::Violation,
 };
-use crate::record::{Answer, Call, Change, History, Key, Mode, NEVER, Operation, Scope, State};
+use crate::record::{Answer, Call, Change, History, Key, Mode, NEVER, Operation, PARTITION, State};
 
 /// Earliest times, for each resource, at which each place or a later one was reached.
 pub type Orders<'h> = HashMap<&'h Key, Vec<u64>>;
@@ -75,7 +75,8 @@ pub fn check<'h>(history: &'h History, timeline: &Timeline<'h>, found: &mut Vec<
             } else if message.is_current && is_snapshot {
                 if !matches!(stream.mode, Mode::Stateful(_)) {
                     let states = std::mem::take(&mut snapshot);
-                    listed(timeline, &stream.scope, &states, (stream.begun, message.received), "snapshot", &mut signs);
+                    let (in_scope, span) = (|key: &Key| stream.scope.has(key), (stream.begun, message.received));
+                    listed(timeline, in_scope, &states, span, "snapshot", &mut signs);
                 }
                 is_snapshot = false;
             }
@@ -147,7 +148,12 @@ fn of_operation<'h>(operation: &'h Operation, timeline: &Timeline<'h>, signs: &m
         }
         (Call::List { scope, .. }, Answer::Found(states)) => {
             let states: Vec<_> = states.iter().collect();
-            listed(timeline, scope, &states, span, "list", signs);
+            listed(timeline, |key| scope.has(key), &states, span, "list", signs);
+        }
+        (Call::Backup, Answer::Found(states)) => {
+            let states: Vec<_> = states.iter().collect();
+            let in_backup = |key: &Key| key.kind != PARTITION;
+            listed(timeline, in_backup, &states, span, "backup", signs);
         }
         (Call::Owned { .. }, Answer::Found(states)) => {
             states.iter().for_each(|state| shown(timeline, state, span, "list by owner", signs));
@@ -187,14 +193,14 @@ fn gone<'h>(timeline: &Timeline<'h>, key: &'h Key, uid: &str, time: u64, signs: 
 /// Adds a sign for each resource of a scope: its state, or its absence.
 fn listed<'h>(
     timeline: &Timeline<'h>,
-    scope: &Scope,
+    in_scope: impl Fn(&Key) -> bool,
     states: &[&'h State],
     span: (u64, u64),
     evidence: &'static str,
     signs: &mut BTreeMap<&'h Key, Vec<Sign>>,
 ) {
     let states: HashMap<&Key, &State> = states.iter().map(|state| (&state.key, *state)).collect();
-    for key in timeline.lines.keys().copied().filter(|key| scope.has(key)) {
+    for key in timeline.lines.keys().copied().filter(|key| in_scope(key)) {
         match states.get(key) {
             Some(state) => shown(timeline, state, span, evidence, signs),
             None => add(signs, key, span, Fits::Absence, evidence),

@@ -9,7 +9,9 @@
 //! | [`cuts`] | lists and snapshots are as of one commit |
 //! | [`watches`] | events in order, each once, none missing, also over a resumption |
 //! | [`pages`] | rows of STATEFUL watches |
+//! | [`access`] | rights of tokens at calls and watches |
 
+pub mod access;
 pub mod cuts;
 pub mod deletions;
 pub mod linear;
@@ -34,6 +36,7 @@ pub fn judge(history: &History) -> Vec<Violation> {
     cuts::check(history, &timeline, &mut found);
     watches::check(history, &timeline, &mut found);
     pages::check(history, &timeline, &mut found);
+    access::check(history, &mut found);
     found.sort();
     found.dedup();
     found

@@ -9,7 +9,7 @@ use super::{
     timeline::{Known, Line, Timeline},
     violation::Violation,
 };
-use crate::record::{Answer, Call, History, Key, NEVER, Operation, State};
+use crate::record::{Answer, Call, History, Key, NEVER, OPEN_EDITION, Operation, State};
 
 /// Checks all resources.
 pub fn check(history: &History, timeline: &Timeline<'_>, found: &mut Vec<Violation>) {
@@ -113,7 +113,8 @@ fn step(key: &Key, known: &Known<'_>, before: Option<&State>, is_open: bool, fou
         fail("generation", format!("{text}, {pair}"));
     }
     let raised = i64::from(before.content != state.content);
-    if known.writer.is_some() && state.edition != before.edition + raised {
+    let are_counted = state.edition != OPEN_EDITION && before.edition != OPEN_EDITION;
+    if known.writer.is_some() && are_counted && state.edition != before.edition + raised {
         fail("meta.generation", format!("{} became {}, {pair}", before.edition, state.edition));
     }
     let entry = known.writer.and_then(|writer| match &writer.call {

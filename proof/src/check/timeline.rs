@@ -42,13 +42,15 @@ impl<'h> Timeline<'h> {
         let messages = history.streams().flat_map(|stream| &stream.messages);
         let events = messages.flat_map(|message| message.changes.iter().filter_map(|change| change.state()));
         let mut versions: HashMap<u64, &State> = HashMap::new();
-        for state in answers.chain(events).chain(history.ending.iter().flatten()) {
+        let (whole, partial): (Vec<_>, Vec<_>) =
+            answers.chain(events).chain(history.ending.iter().flatten()).partition(|state| !state.is_partial());
+        for state in whole.into_iter().chain(partial) {
             let other = *versions.entry(state.version).or_insert(state);
             if other.key != state.key {
                 let (first, second) = ((&other.key).min(&state.key), (&other.key).max(&state.key));
                 let text = format!("version {} was given to {second}, too", state.version);
                 found.push(Violation::new("a version is given once", first, text));
-            } else if other != state {
+            } else if !other.agrees(state) {
                 let text = format!("version {} has two contents: {}", state.version, difference(other, state));
                 found.push(Violation::new("a version is given once", &state.key, text));
             }

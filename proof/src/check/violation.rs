@@ -19,6 +19,11 @@ impl Violation {
     pub(crate) fn new(rule: &str, key: &Key, text: String) -> Self {
         Self { rule: rule.to_owned(), key: Some(key.clone()), text }
     }
+
+    /// A broken promise that is about no resource.
+    pub(crate) fn bare(rule: &str, text: String) -> Self {
+        Self { rule: rule.to_owned(), key: None, text }
+    }
 }
 
 impl std::fmt::Display for Violation {

@@ -1,6 +1,10 @@
 //! Calls: each sends a request and records its answer.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use mortise_proof::record::{Answer, Call, DEFAULT_NAMESPACE, Entry, Incarnation, Key, NEVER, Operation, Scope, State};
 use mortise_resource::{
@@ -13,11 +17,15 @@ use tonic::{Code, Request, Status};
 
 use super::{
     convert::{self, hold, id, place, resource, scope_place, state, type_of},
+    http,
     world::{CALL_LIMIT, Connection, World, is_open},
 };
 
 /// Rows of a page of a search.
 const PAGE_ROWS: i32 = 7;
+
+/// Pause after a call without an answer: a server that refuses everything must not use up the calls.
+const OPEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// A client with a connection of its own.
 pub(crate) struct Client {
@@ -84,6 +92,7 @@ impl Client {
         }
         self.world.add(Entry::Operation(operation));
         if answer == Answer::Unknown {
+            tokio::time::sleep(OPEN_PAUSE).await;
             self.connection = self.world.connect(self.number).await;
         }
         answer
@@ -182,6 +191,64 @@ impl Client {
         .await
     }
 
+    /// Whether the server has a known address of HTTP.
+    pub(crate) fn has_http(&self) -> bool {
+        self.connection.http.is_some()
+    }
+
+    /// Reads over HTTP.
+    pub(crate) async fn read_over_http(&mut self, key: &Key, is_consistent: bool) -> Answer {
+        let path = http::path(key, None) + if is_consistent { "&consistent" } else { "" };
+        let addr = self.connection.http;
+        self.record(Call::Read { key: key.clone(), uid: String::new(), is_consistent }, async move {
+            Ok(Answer::Stored(http::state(&http::ask(web(addr)?, "GET", &path, None).await?)))
+        })
+        .await
+    }
+
+    /// Writes over HTTP.
+    pub(crate) async fn write_over_http(
+        &mut self,
+        key: &Key,
+        version: Option<u64>,
+        content: String,
+        base: Option<State>,
+    ) -> Answer {
+        let owner = base.as_ref().and_then(|base| base.owner.clone());
+        let mut metadata = std::collections::BTreeMap::new();
+        if base.is_some_and(|base| base.has_finalizers) {
+            hold(&mut metadata, true);
+        }
+        let (path, body) = (http::path(key, version), http::body(key, &content, owner.as_ref(), &metadata));
+        let addr = self.connection.http;
+        let call = Call::Write { key: key.clone(), uid: String::new(), version, content, owner, releases: false };
+        self.record(call, async move {
+            Ok(Answer::Stored(http::state(&http::ask(web(addr)?, "PUT", &path, Some(body)).await?)))
+        })
+        .await
+    }
+
+    /// Deletes over HTTP.
+    pub(crate) async fn delete_over_http(&mut self, key: &Key, version: Option<u64>) -> Answer {
+        let (path, addr) = (http::path(key, version), self.connection.http);
+        self.record(Call::Delete { key: key.clone(), uid: String::new(), version }, async move {
+            http::ask(web(addr)?, "DELETE", &path, None).await?;
+            Ok(Answer::Done)
+        })
+        .await
+    }
+
+    /// Lists over HTTP.
+    pub(crate) async fn list_over_http(&mut self, scope: Scope) -> Answer {
+        let path = format!("{}&name_prefix={}", http::list_path(&scope), self.world.prefix);
+        let addr = self.connection.http;
+        self.record(Call::List { scope, is_consistent: false }, async move {
+            let answer = http::ask(web(addr)?, "GET", &path, None).await?;
+            Ok(Answer::Found(http::states(&answer)))
+        })
+        .await
+    }
+
     /// Lists by pages, as of the version of the first.
     pub(crate) async fn search(&mut self, scope: Scope) -> Answer {
         let mut request = SearchRequest {
@@ -242,7 +309,7 @@ impl Client {
     }
 
     /// Waits until the servers serve the types of the workload.
-    pub(crate) async fn wait_for_types(&mut self, limit: std::time::Duration) -> bool {
+    pub(crate) async fn wait_for_types(&mut self, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
             let request = pb::ListRequest {
@@ -253,18 +320,24 @@ impl Client {
             if self.resources().list(request).await.is_ok() {
                 return true;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
             self.connection = self.world.connect(self.number).await;
         }
         false
     }
 }
 
+/// The address of HTTP; servers of others may have none.
+fn web(addr: Option<SocketAddr>) -> Result<SocketAddr, Status> {
+    addr.ok_or_else(|| Status::failed_precondition("no address of HTTP is known"))
+}
+
 fn stored(resource: Option<&pb::Resource>) -> Answer {
     resource.map_or(Answer::Unknown, |resource| Answer::Stored(state(resource)))
 }
 
-fn consistently<T>(message: T, is_consistent: bool) -> Request<T> {
+/// Makes a request for the newest state, or one for a recent state.
+pub(crate) fn consistently<T>(message: T, is_consistent: bool) -> Request<T> {
     let mut request = Request::new(message);
     if is_consistent && let Ok(mode) = "consistent".parse() {
         request.metadata_mut().insert("x-consul-consistency-mode", mode);

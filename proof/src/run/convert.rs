@@ -6,7 +6,7 @@ use std::{
 };
 
 use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::v2;
-use mortise_proof::record::{Incarnation, Key, NAMESPACE, Scope, State};
+use mortise_proof::record::{Incarnation, Key, NAMESPACE, PARTITION, Scope, State};
 use mortise_resource::{meta, pb};
 use prost::Message as _;
 
@@ -14,25 +14,39 @@ use prost::Message as _;
 pub(crate) const ARTIST: &str = "Artist";
 /// Kind of owned resources.
 pub(crate) const ALBUM: &str = "Album";
-/// The partition of all resources.
-const PARTITION: &str = "default";
+/// The partition that always exists.
+const DEFAULT_PARTITION: &str = "default";
 /// Finalizer of clients.
 const FINALIZER: &str = "proof.example/held";
 
 /// Returns the type of a kind.
 pub(crate) fn type_of(kind: &str) -> pb::Type {
-    let (group, version) = if kind == NAMESPACE { ("tenancy", "v2beta1") } else { ("demo", "v2") };
+    let is_place = matches!(kind, NAMESPACE | PARTITION);
+    let (group, version) = if is_place { ("tenancy", "v2beta1") } else { ("demo", "v2") };
     pb::Type { group: group.to_owned(), group_version: version.to_owned(), kind: kind.to_owned() }
 }
 
-/// Returns a tenancy in the default partition.
+/// Returns the tenancy of a namespace.
 pub(crate) fn place(namespace: &str) -> pb::Tenancy {
-    pb::Tenancy { partition: PARTITION.to_owned(), namespace: namespace.to_owned() }
+    let (partition, namespace) = namespace.split_once('/').unwrap_or((DEFAULT_PARTITION, namespace));
+    pb::Tenancy { partition: partition.to_owned(), namespace: namespace.to_owned() }
+}
+
+/// Returns the namespace of a tenancy.
+pub(crate) fn namespace(partition: &str, namespace: &str) -> String {
+    match partition {
+        DEFAULT_PARTITION | "" => namespace.to_owned(),
+        partition => format!("{partition}/{namespace}"),
+    }
 }
 
 /// Returns the tenancy of a scope.
 pub(crate) fn scope_place(scope: &Scope) -> pb::Tenancy {
-    place(if scope.kind == NAMESPACE { "" } else { scope.namespace.as_deref().unwrap_or("*") })
+    match (scope.kind.as_str(), scope.namespace.as_deref()) {
+        (PARTITION, _) => pb::Tenancy::default(),
+        (NAMESPACE, _) => place(""),
+        (_, namespace) => place(namespace.unwrap_or("*/*")),
+    }
 }
 
 /// Returns the id of a resource; an empty uid means any incarnation.
@@ -41,7 +55,7 @@ pub(crate) fn id(key: &Key, uid: &str) -> pb::Id {
         uid: uid.to_owned(),
         name: key.name.clone(),
         r#type: Some(type_of(&key.kind)),
-        tenancy: Some(place(&key.namespace)),
+        tenancy: Some(if key.kind == PARTITION { pb::Tenancy::default() } else { place(&key.namespace) }),
     }
 }
 
@@ -49,7 +63,7 @@ pub(crate) fn id(key: &Key, uid: &str) -> pb::Id {
 pub(crate) fn key(id: &pb::Id) -> Key {
     Key {
         kind: id.r#type.as_ref().map(|kind| kind.kind.clone()).unwrap_or_default(),
-        namespace: id.tenancy.as_ref().map(|place| place.namespace.clone()).unwrap_or_default(),
+        namespace: id.tenancy.as_ref().map(|place| namespace(&place.partition, &place.namespace)).unwrap_or_default(),
         name: id.name.clone(),
     }
 }

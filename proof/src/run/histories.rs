@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use mortise_proof::{
     check::{Violation, judge},
-    record::{Entry, History},
+    record::{Answer, Call, Entry, History},
     shrink::shrink,
 };
 use mortise_test_process::{Outcome, sibling};
@@ -56,6 +56,9 @@ pub(crate) struct Histories {
     /// Reloads of the plugin in each history.
     #[arg(long, default_value_t = 1)]
     reloads: usize,
+    /// Backups in each history.
+    #[arg(long, default_value_t = 1)]
+    backups: usize,
     /// Folder for the records of failures.
     #[arg(long, default_value = "target/proof")]
     keep: PathBuf,
@@ -75,7 +78,7 @@ pub(crate) async fn run(options: &Histories) -> Outcome<bool> {
     let mut subjects = match options.servers.as_slice() {
         [] => Subjects::start(&binary()?, &[]).await?,
         addrs => {
-            let life = Life { number: 1, addrs: addrs.to_vec() };
+            let life = Life { number: 1, addrs: addrs.to_vec(), http: None };
             Subjects { server: None, life: watch::Sender::new(life) }
         }
     };
@@ -113,6 +116,7 @@ async fn one(subjects: &mut Subjects, options: &Histories, seed: u64, number: u6
         names: options.names,
         kills: options.kills,
         reloads: options.reloads,
+        backups: options.backups,
     };
     let begun = Instant::now();
     let (history, refusals) = history::run(subjects, &plans, seed + number, format!("h{number}x")).await?;
@@ -121,8 +125,12 @@ async fn one(subjects: &mut Subjects, options: &Histories, seed: u64, number: u6
     let violations = judge(&history);
     let events: usize =
         history.streams().flat_map(|stream| &stream.messages).map(|message| message.changes.len()).sum();
+    let backups =
+        history.operations().filter(|call| call.call == Call::Backup && call.answer != Answer::Unknown).count();
+    let token_calls = history.entries.iter().filter(|entry| matches!(entry, Entry::Use(_))).count();
     println!(
-        "history {number}: {} calls, {} watches, {events} changes in {:.2} s, judged in {:.2} s: {} ({refusals})",
+        "history {number}: {} calls, {token_calls} with tokens, {backups} backups, {} watches, {events} changes \
+         in {:.2} s, judged in {:.2} s: {} ({refusals})",
         history.operations().count(),
         history.streams().count(),
         took.as_secs_f64(),

@@ -14,10 +14,11 @@ use mortise_test_process::Outcome;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
+    access, backup,
     client::{Client, Extras},
     convert::{ALBUM, ARTIST},
     server::Server,
-    watcher::{self, Plan},
+    watcher::{self, LAST_TEXT, Plan},
     workload,
     world::{Life, World},
 };
@@ -40,6 +41,15 @@ pub(crate) struct Plans {
     pub(crate) names: usize,
     pub(crate) kills: usize,
     pub(crate) reloads: usize,
+    pub(crate) backups: usize,
+}
+
+/// Work beside the clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Kill,
+    Reload,
+    Backup,
 }
 
 /// The servers under test, and the channel by which clients learn of their lives.
@@ -51,22 +61,39 @@ pub(crate) struct Subjects {
 
 impl Subjects {
     pub(crate) async fn start(binary: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
-        let server = Server::start(binary, env).await?;
-        let addrs = server.addr().into_iter().collect();
-        Ok(Self { server: Some(server), life: watch::Sender::new(Life { number: 1, addrs }) })
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self::begin(Server::prepare(binary, tempfile::tempdir()?, env)?).await
     }
 
-    async fn kill(&mut self, world: &World) -> Outcome<()> {
+    /// Starts a prepared server.
+    pub(crate) async fn begin(mut server: Server) -> Outcome<Self> {
+        let (addrs, http) = (vec![server.restart().await?], server.process()?.http);
+        Ok(Self { server: Some(server), life: watch::Sender::new(Life { number: 1, addrs, http }) })
+    }
+
+    /// Kills the server, and starts it again.
+    pub(crate) async fn kill(&mut self, world: &World) -> Outcome<()> {
+        self.again(world, "killed").await
+    }
+
+    /// Ends the server with SIGTERM, and starts it again.
+    pub(crate) async fn restart(&mut self, world: &World) -> Outcome<()> {
+        self.again(world, "stopped").await
+    }
+
+    async fn again(&mut self, world: &World, end: &str) -> Outcome<()> {
         let Some(server) = &mut self.server else { return Ok(()) };
-        self.life.send_modify(|life| life.addrs.clear());
-        world.add(Entry::Fault { time: world.now(), fault: "killed".to_owned() });
-        server.kill().await?;
-        let addr = server.restart().await?;
-        world.add(Entry::Fault { time: world.now(), fault: "started".to_owned() });
-        self.life.send_modify(|life| {
-            life.number += 1;
-            life.addrs = vec![addr];
-        });
+        let note = |fault: &str| world.add(Entry::Fault { time: world.now(), fault: fault.to_owned() });
+        self.life.send_modify(|life| *life = Life { number: life.number, ..Life::default() });
+        note(end);
+        match server.take_process() {
+            Some(process) if end == "stopped" => process.stop().await?,
+            Some(process) => process.kill().await?,
+            None => {}
+        }
+        let (addrs, http) = (vec![server.restart().await?], server.process()?.http);
+        note("started");
+        self.life.send_modify(|life| *life = Life { number: life.number + 1, addrs, http });
         Ok(())
     }
 
@@ -77,7 +104,8 @@ impl Subjects {
     }
 }
 
-/// Runs a history; returns its record, and the number of refusals of each code.
+/// Runs a history with kills, reloads and backups at random moments; returns its record, and the number of refusals of
+/// each code.
 pub(crate) async fn run(
     subjects: &mut Subjects,
     plans: &Plans,
@@ -86,36 +114,65 @@ pub(crate) async fn run(
 ) -> Outcome<(History, String)> {
     let mut random = Rng::with_seed(seed);
     let world = Arc::new(World::new(prefix, plans.operations, plans.names, subjects.life.subscribe()));
+    let mut works: Vec<(usize, Work)> = Vec::new();
+    for (count, work) in [(plans.kills, Work::Kill), (plans.reloads, Work::Reload), (plans.backups, Work::Backup)] {
+        works.extend((0..count).map(|_| (random.usize(..plans.operations.max(1)), work)));
+    }
+    // The last one first, since operations are counted down.
+    works.sort_unstable();
+    let disturb = async |subjects: &mut Subjects, world: &World| {
+        while let Some((left, work)) = works.pop() {
+            while world.left() > left {
+                tokio::time::sleep(PAUSE).await;
+            }
+            match (work, &mut subjects.server) {
+                (Work::Kill, _) => subjects.kill(world).await?,
+                (Work::Reload, _) => subjects.reload(world)?,
+                (Work::Backup, Some(server)) => backup::take(server, world).await?,
+                (Work::Backup, None) => {}
+            }
+        }
+        Ok(())
+    };
+    run_disturbed(subjects, plans.clients, &world, random, seed, disturb).await
+}
+
+/// Runs a history while a function disturbs the servers, and until the operations of the world are done.
+pub(crate) async fn run_disturbed(
+    subjects: &mut Subjects,
+    count: usize,
+    world: &Arc<World>,
+    mut random: Rng,
+    seed: u64,
+    disturb: impl AsyncFnOnce(&mut Subjects, &World) -> Outcome<()>,
+) -> Outcome<(History, String)> {
     let mut first = Client::new(world.clone(), 0).await;
     if !first.wait_for_types(QUIET_LIMIT).await {
         return Err("the server does not serve demo.v2.Album; start it with the demo plugin".into());
     }
     workload::prepare(&mut first).await;
     let mut watches = JoinSet::new();
-    for (number, plan) in plans_of_watches().into_iter().enumerate() {
-        let mark = mark(&world, &plan.scope.kind);
+    for (number, plan) in plans_of_watches(world).into_iter().enumerate() {
+        let mark = match plan.mode {
+            Mode::Single => watched(world),
+            _ => mark(world, &plan.scope.kind),
+        };
         watches.spawn(watcher::keep(world.clone(), number, plan, mark, random.fork()));
     }
     let mut clients = JoinSet::new();
-    for number in 1..=plans.clients {
+    for number in 1..=count {
         let client = Client::new(world.clone(), number).await;
         clients.spawn(workload::run(client, random.fork()));
     }
-    let mut faults: Vec<(usize, bool)> = Vec::new();
-    faults.extend((0..plans.kills).map(|_| (random.usize(..plans.operations.max(1)), true)));
-    faults.extend((0..plans.reloads).map(|_| (random.usize(..plans.operations.max(1)), false)));
-    // The last one first, since operations are counted down.
-    faults.sort_unstable();
-    while let Some((left, is_kill)) = faults.pop() {
-        while world.left() > left {
-            tokio::time::sleep(PAUSE).await;
-        }
-        if is_kill { subjects.kill(&world).await? } else { subjects.reload(&world)? }
+    // Other people's servers have no tokens.
+    if subjects.server.is_some() {
+        access::spawn(&mut clients, world, &mut random);
     }
+    disturb(subjects, world).await?;
     while let Some(ended) = clients.join_next().await {
         ended?;
     }
-    let ending = end(&mut first, &world).await.ok_or("the servers do not answer at the end of the history")?;
+    let ending = end(&mut first, world).await.ok_or("the servers do not answer at the end of the history")?;
     world.finish.send_replace(true);
     while let Some(ended) = watches.join_next().await {
         ended?;
@@ -140,6 +197,7 @@ async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
             state.owner.as_ref().is_some_and(|owner| !living.contains(&(&owner.key, owner.uid.as_str())))
                 || (state.key.kind != NAMESPACE
                     && state.key.namespace != DEFAULT_NAMESPACE
+                    && !state.key.namespace.contains('/')
                     && !namespaces.contains(state.key.namespace.as_str()))
                 || state.is_marked
         };
@@ -152,10 +210,10 @@ async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
         }
         tokio::time::sleep(PAUSE).await;
     }
-    for kind in [ARTIST, ALBUM] {
+    for key in [watched(world), mark(world, ARTIST), mark(world, ALBUM)] {
         for _ in 0..ATTEMPTS {
-            let content = world.text();
-            let answer = client.write(&mark(world, kind), ("", None), content, Extras::default(), false).await;
+            let content = world.text() + LAST_TEXT;
+            let answer = client.write(&key, ("", None), content, Extras::default(), false).await;
             if let Answer::Stored(_) = answer {
                 break;
             }
@@ -169,6 +227,11 @@ fn mark(world: &World, kind: &str) -> Key {
     Key { kind: kind.to_owned(), namespace: DEFAULT_NAMESPACE.to_owned(), name: format!("{}0end", world.prefix) }
 }
 
+/// The resource that is watched by itself.
+fn watched(world: &World) -> Key {
+    Key { kind: ARTIST.to_owned(), namespace: DEFAULT_NAMESPACE.to_owned(), name: format!("{}k0", world.prefix) }
+}
+
 /// Lists all resources of the history; `None` without an answer.
 async fn everything(client: &mut Client) -> Option<Vec<State>> {
     let mut all = Vec::new();
@@ -176,7 +239,9 @@ async fn everything(client: &mut Client) -> Option<Vec<State>> {
         let mut found = None;
         // The connection may be one to a killed server.
         for _ in 0..ATTEMPTS {
-            if let Answer::Found(states) = client.list(Scope { kind: kind.to_owned(), namespace: None }, true).await {
+            if let Answer::Found(states) =
+                client.list(Scope { kind: kind.to_owned(), namespace: None, name: None }, true).await
+            {
                 found = Some(states);
                 break;
             }
@@ -186,12 +251,19 @@ async fn everything(client: &mut Client) -> Option<Vec<State>> {
     Some(all)
 }
 
-fn plans_of_watches() -> Vec<Plan> {
-    let all = |kind: &str| Scope { kind: kind.to_owned(), namespace: None };
-    let of = |kind: &str, namespace: &str| Scope { kind: kind.to_owned(), namespace: Some(namespace.to_owned()) };
+fn plans_of_watches(world: &World) -> Vec<Plan> {
+    let all = |kind: &str| Scope { kind: kind.to_owned(), namespace: None, name: None };
+    let of = |kind: &str, namespace: &str| Scope {
+        kind: kind.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        name: None,
+    };
     let plan =
         |name: &str, mode, scope, is_restless| Plan { name: name.to_owned(), mode, scope, is_restless, reads: false };
+    let Key { kind, namespace, name } = watched(world);
+    let single = Scope { kind, namespace: Some(namespace), name: Some(name) };
     vec![
+        plan("single artist", Mode::Single, single, true),
         plan("list of artists", Mode::List, all(ARTIST), false),
         Plan { reads: true, ..plan("list of albums, read after each event", Mode::List, all(ALBUM), false) },
         plan("list of albums in default", Mode::List, of(ALBUM, DEFAULT_NAMESPACE), true),

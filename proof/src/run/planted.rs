@@ -12,7 +12,7 @@ use mortise_test_process::Outcome;
 use super::history::{self, Plans, Subjects};
 
 /// The faults: name, kills and reloads of each history.
-const FAULTS: [(&str, usize, usize); 16] = [
+const FAULTS: [(&str, usize, usize); 17] = [
     ("AckBeforeSync", 2, 0),
     ("VersionReused", 1, 0),
     ("LostEvent", 0, 0),
@@ -29,6 +29,7 @@ const FAULTS: [(&str, usize, usize); 16] = [
     ("StatusLost", 0, 0),
     ("ReaperForgetsChild", 0, 0),
     ("ReaperWithoutUid", 0, 0),
+    ("PolicyRemembered", 0, 0),
 ];
 
 /// Options of the command.
@@ -60,7 +61,7 @@ pub(crate) async fn run(options: &Planted) -> Outcome<bool> {
     for (name, kills, reloads) in [("none", 1, 1)].into_iter().chain(FAULTS).filter(|(name, ..)| chosen(name)) {
         let begun = Instant::now();
         let mut subjects = Subjects::start(&options.binary, &[("MORTISE_PLANTED_FAULT", name)]).await?;
-        let plans = Plans { operations: options.operations, clients: 16, names: 12, kills, reloads };
+        let plans = Plans { operations: options.operations, clients: 16, names: 12, kills, reloads, backups: 1 };
         let (mut histories, mut calls, mut found) = (0, 0, None);
         let most = if name == "none" { 3 } else { options.histories };
         while histories < most && found.is_none() {

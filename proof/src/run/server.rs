@@ -24,14 +24,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server with an empty data directory.
-    pub(crate) async fn start(binary: &Path, env: &[(&str, &str)]) -> Outcome<Self> {
-        let dir = tempfile::tempdir()?;
+    /// Makes the place of a server: an empty directory with the plugin in its folder.
+    pub(crate) fn prepare(binary: &Path, dir: TempDir, env: Vec<(String, String)>) -> Outcome<Self> {
         std::fs::create_dir(dir.path().join("plugins"))?;
-        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut server = Self { binary: binary.to_owned(), dir, process: None, env, reloads: 0 };
         server.reload()?;
-        server.restart().await?;
         Ok(server)
     }
 
@@ -47,7 +44,9 @@ impl Server {
             .arg(dir.join("plugins"))
             .env("MORTISE_CACHE_DIR", dir.join("cache"))
             .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
-            .env("MORTISE_ACL_ENABLED", "false")
+            // Callers without a token may do everything, so that only the tokens of a history have rights that change.
+            .env("MORTISE_ACL_ENABLED", "true")
+            .env("MORTISE_ACL_ANONYMOUS_POLICIES", "global-management")
             .env("MORTISE_PLUGINS_LOAD_UNSIGNED", "true")
             .env("MORTISE_LOG_LEVEL", "warn")
             .env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", "1000")
@@ -61,9 +60,31 @@ impl Server {
         Ok(addr)
     }
 
-    /// Address of gRPC.
-    pub(crate) fn addr(&self) -> Option<SocketAddr> {
-        self.process.as_ref().map(|process| process.addr)
+    /// The process, if the server runs.
+    pub(crate) fn process(&mut self) -> Outcome<&mut Process> {
+        self.process.as_mut().ok_or_else(|| "the server does not run".into())
+    }
+
+    /// Takes the process out of its place, to end it.
+    pub(crate) fn take_process(&mut self) -> Option<Process> {
+        self.process.take()
+    }
+
+    /// Directory of the data, the plugin folder and the log.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Returns the log of all of its lives.
+    pub(crate) fn log(&self) -> Outcome<String> {
+        Ok(std::fs::read_to_string(self.dir.path().join("log"))?)
+    }
+
+    /// Runs a command of the binary with further variables, such as those of the shim.
+    pub(crate) async fn command(&self, args: &[&str], env: &[(String, String)]) -> Outcome<std::process::Output> {
+        let mut command = Command::new(&self.binary);
+        command.args(args).stdin(Stdio::null()).envs(env.iter().map(|(name, value)| (name, value)));
+        Ok(command.kill_on_drop(true).output().await?)
     }
 
     /// Kills the server.
@@ -90,7 +111,7 @@ impl Server {
         if let Some(process) = self.process.take() {
             process.stop().await?;
         }
-        Ok(std::fs::read_to_string(self.dir.path().join("log"))?)
+        self.log()
     }
 }
 

@@ -4,9 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use mortise_proof::record::{Change, Entry, Incarnation, Key, Message, Mode, Scope, Stream};
+use mortise_proof::record::{Change, Entry, Incarnation, Key, Message, Mode, Scope, State, Stream};
 use mortise_resource::{
-    data::{WatchResourcesRequest, WatchResourcesResponse, resource_change::ChangeType},
+    data::{
+        WatchResourceRequest, WatchResourceResponse, WatchResourcesRequest, WatchResourcesResponse,
+        resource_change::ChangeType,
+    },
     goten::WatchType,
     grpc::{ResourceServiceClient, WatchServiceClient},
     pb::{self, watch_event::Event},
@@ -15,7 +18,7 @@ use tonic::Status;
 
 use super::{
     client::Client,
-    convert::{named, scope_place, state, type_of},
+    convert::{id, named, scope_place, state, type_of},
     world::{Connection, World},
 };
 
@@ -23,6 +26,9 @@ use super::{
 const MARK_LIMIT: Duration = Duration::from_secs(20);
 /// Pause before a watch is opened again.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// End of the last text of a resource that is watched by itself.
+pub(crate) const LAST_TEXT: &str = "-last";
 
 /// A watch to keep open.
 #[derive(Debug, Clone)]
@@ -39,6 +45,7 @@ pub(crate) struct Plan {
 enum Open {
     Events(tonic::Streaming<pb::WatchEvent>),
     Changes(tonic::Streaming<WatchResourcesResponse>),
+    Single(tonic::Streaming<WatchResourceResponse>),
 }
 
 /// Keeps a watch open until it has seen `mark`, after the beginning of the finish.
@@ -88,7 +95,10 @@ pub(crate) async fn keep(world: Arc<World>, number: usize, plan: Plan, mark: Key
             let Some(message) = message else { break true };
             let Ok(Some((mut message, resume))) = message else { break false };
             message.received = world.now();
-            let has_mark = message.changes.iter().filter_map(Change::state).any(|state| state.key == mark);
+            // The mark of a single resource is its last text.
+            let is_mark =
+                |state: &State| state.key == mark && (plan.mode != Mode::Single || state.content.ends_with(LAST_TEXT));
+            let has_mark = message.changes.iter().filter_map(Change::state).any(is_mark);
             count += 1;
             if let Some(resume) = resume {
                 token = resume;
@@ -137,6 +147,13 @@ async fn open(
         let mut client = ResourceServiceClient::new(connection.channel.clone()).max_decoding_message_size(usize::MAX);
         return Ok(Open::Events(client.watch_list(request).await?.into_inner()));
     }
+    if let (Mode::Single, Some(name)) = (plan.mode, &plan.scope.name) {
+        let namespace = plan.scope.namespace.clone().unwrap_or_default();
+        let key = Key { kind: plan.scope.kind.clone(), namespace, name: name.clone() };
+        let request = WatchResourceRequest { id: Some(id(&key, "")), ..WatchResourceRequest::default() };
+        let mut client = WatchServiceClient::new(connection.channel.clone()).max_decoding_message_size(usize::MAX);
+        return Ok(Open::Single(client.watch_resource(request).await?.into_inner()));
+    }
     let (kind, page_size) = match plan.mode {
         Mode::Stateful(rows) => (WatchType::Stateful, i32::try_from(rows).unwrap_or(i32::MAX)),
         _ => (WatchType::Stateless, 0),
@@ -178,6 +195,11 @@ async fn next(mode: Mode, open: &mut Open) -> Result<Option<(Message, Option<Str
             };
             Ok(Some((message, None)))
         }
+        Open::Single(changes) => {
+            let Some(answer) = changes.message().await? else { return Ok(None) };
+            let change = answer.change.and_then(|change| change_of(mode, change.change_type?));
+            Ok(Some((Message { changes: change.into_iter().collect(), is_current: true, ..empty }, None)))
+        }
         Open::Changes(changes) => {
             let Some(answer) = changes.message().await? else { return Ok(None) };
             let token = Some(answer.resume_token).filter(|token| !token.is_empty());
@@ -194,6 +216,8 @@ fn change_of(mode: Mode, change: ChangeType) -> Option<Change> {
     let index = |index: i32| usize::try_from(index).unwrap_or(usize::MAX);
     Some(match change {
         ChangeType::Current(current) => Change::Upsert(state(current.resource.as_ref()?)),
+        ChangeType::Added(added) if mode == Mode::Single => Change::Upsert(state(added.resource.as_ref()?)),
+        ChangeType::Modified(modified) if mode == Mode::Single => Change::Upsert(state(modified.resource.as_ref()?)),
         ChangeType::Added(added) => {
             Change::Row { state: state(added.resource.as_ref()?), previous: None, index: index(added.view_index) }
         }

@@ -1,7 +1,7 @@
 //! The random calls of a client. All clients use the same few resources, so that they get into each other's way.
 
 use fastrand::Rng;
-use mortise_proof::record::{Answer, Incarnation, Key, NAMESPACE, Scope, State};
+use mortise_proof::record::{Answer, Incarnation, Key, NAMESPACE, PARTITION, Scope, State};
 
 use super::{
     client::{Client, Extras},
@@ -58,17 +58,21 @@ async fn step(client: &mut Client, random: &mut Rng) {
                 (1, Some(known)) => (known.uid, None),
                 _ => (String::new(), None),
             };
-            client.delete(&key, &uid, version).await;
+            match uid.is_empty() && random.bool() && client.has_http() {
+                true => client.delete_over_http(&key, version).await,
+                false => client.delete(&key, &uid, version).await,
+            };
         }
         (700..730, Some(known)) if known.has_finalizers => {
             client.release(&key).await;
         }
         (900..930, _) => {
             let kind = key.kind.clone();
-            let scope = Scope { kind, namespace: Some(key.namespace.clone()).filter(|_| random.bool()) };
-            match random.u8(..3) {
+            let scope = Scope { kind, namespace: Some(key.namespace.clone()).filter(|_| random.bool()), name: None };
+            match random.u8(..4) {
                 0 => client.search(scope).await,
-                other => client.list(scope, other == 1).await,
+                1 if client.has_http() => client.list_over_http(scope).await,
+                other => client.list(scope, other == 2).await,
             };
         }
         (930..950, Some(known)) => {
@@ -84,7 +88,10 @@ async fn step(client: &mut Client, random: &mut Rng) {
         (985..990, _) => namespace(client, random).await,
         (_, known) => {
             let uid = known.map(|known| known.uid).filter(|_| random.u8(..5) == 0).unwrap_or_default();
-            client.read(&key, &uid, random.u8(..3) == 0).await;
+            match uid.is_empty() && random.u8(..3) == 0 && client.has_http() {
+                true => client.read_over_http(&key, random.bool()).await,
+                false => client.read(&key, &uid, random.u8(..3) == 0).await,
+            };
         }
     }
 }
@@ -95,6 +102,9 @@ async fn blanket(client: &mut Client, random: &mut Rng, key: &Key, known: Option
         Some(known) => Some(known),
         None => new_base(client, random, key),
     };
+    if random.u8(..4) == 0 && client.has_http() {
+        return client.write_over_http(key, None, content, base).await;
+    }
     // A blanket write without finalizers keeps them; here it sends those that it has seen.
     client.write(key, ("", None), content, Extras { base, metadata: None }, false).await
 }
@@ -121,7 +131,8 @@ fn new_base(client: &Client, random: &mut Rng, key: &Key) -> Option<State> {
 
 /// Creates or deletes a namespace.
 async fn namespace(client: &mut Client, random: &mut Rng) {
-    let index = random.usize(1..client.world.namespaces.len());
+    // The first and the last stay.
+    let index = random.usize(1..client.world.namespaces.len() - 1);
     let name = client.world.namespaces.get(index).cloned().unwrap_or_default();
     let key = Key { kind: NAMESPACE.to_owned(), namespace: String::new(), name };
     if random.u8(..4) == 0 {
@@ -131,10 +142,15 @@ async fn namespace(client: &mut Client, random: &mut Rng) {
     }
 }
 
-/// Creates the namespaces of the history.
+/// Creates the namespaces and the partition of the history.
 pub(crate) async fn prepare(client: &mut Client) {
     for name in client.world.namespaces.clone().into_iter().skip(1) {
-        let key = Key { kind: NAMESPACE.to_owned(), namespace: String::new(), name };
+        // A partition has a namespace `default` from its beginning.
+        let (kind, name) = match name.split_once('/') {
+            Some((partition, _)) => (PARTITION, partition.to_owned()),
+            None => (NAMESPACE, name),
+        };
+        let key = Key { kind: kind.to_owned(), namespace: String::new(), name };
         client.write(&key, ("", None), String::new(), Extras::default(), false).await;
     }
 }

@@ -25,6 +25,8 @@ pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Life {
     pub(crate) number: u64,
     pub(crate) addrs: Vec<SocketAddr>,
+    /// Address of HTTP of the server of this run.
+    pub(crate) http: Option<SocketAddr>,
 }
 
 /// Shared state of a history.
@@ -32,7 +34,7 @@ pub(crate) struct World {
     begun: Instant,
     /// Beginning of all names of the history.
     pub(crate) prefix: String,
-    /// Namespaces of the history, `default` first.
+    /// Namespaces of the history, `default` first, and that of another partition last.
     pub(crate) namespaces: Vec<String>,
     /// Names of each kind in each namespace.
     pub(crate) names: usize,
@@ -51,12 +53,15 @@ pub(crate) struct World {
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) channel: Channel,
+    /// Address of HTTP.
+    pub(crate) http: Option<SocketAddr>,
     pub(crate) life: u64,
 }
 
 impl World {
     pub(crate) fn new(prefix: String, operations: usize, names: usize, life: watch::Receiver<Life>) -> Self {
-        let namespaces = vec!["default".to_owned(), format!("{prefix}a"), format!("{prefix}b")];
+        let namespaces =
+            vec!["default".to_owned(), format!("{prefix}a"), format!("{prefix}b"), format!("{prefix}p/default")];
         Self {
             begun: Instant::now(),
             prefix,
@@ -85,6 +90,11 @@ impl World {
     /// Takes one of the operations that are left.
     pub(crate) fn take(&self) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// Ends the operations.
+    pub(crate) fn end_calls(&self) {
+        self.left.store(0, Ordering::Relaxed);
     }
 
     /// Number of operations that are left.
@@ -125,18 +135,23 @@ impl World {
     pub(crate) async fn connect(&self, client: usize) -> Connection {
         let mut life = self.life.clone();
         loop {
-            let Life { number, addrs } = life.borrow_and_update().clone();
+            let Life { number, addrs, http } = life.borrow_and_update().clone();
             let count = addrs.len().max(1);
             if let Some(addr) = addrs.get(client % count)
                 && let Ok(channel) = channel(*addr).await
             {
-                return Connection { channel, life: number };
+                return Connection { channel, http, life: number };
             }
             tokio::select! {
                 changed = life.changed() => if changed.is_err() { tokio::time::sleep(CONNECT_PAUSE).await },
                 () = tokio::time::sleep(CONNECT_PAUSE) => {}
             }
         }
+    }
+
+    /// Address of HTTP, while the server of this run is up.
+    pub(crate) fn http(&self) -> Option<SocketAddr> {
+        self.life.borrow().http
     }
 
     /// Whether the servers have not been restarted since.

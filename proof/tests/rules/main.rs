@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod access;
+mod backups;
 mod calls;
 mod ends;
 mod model;
@@ -65,7 +67,7 @@ fn list(span: (u64, u64), states: Vec<State>) -> Entry {
 }
 
 fn scope() -> Scope {
-    Scope { kind: "Artist".into(), namespace: None }
+    Scope { kind: "Artist".into(), namespace: None, name: None }
 }
 
 fn history(entries: Vec<Entry>) -> History {

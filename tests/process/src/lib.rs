@@ -1,13 +1,13 @@
 //! Server processes: started until they are ready, reached by gRPC, and ended. A dropped process is killed.
 //!
-//! A server is ready when it prints a line with `grpc=ADDR`. Its standard error is discarded, unless the command says
-//! otherwise.
+//! A server is ready when it prints a line with `grpc=ADDR`, and `http=ADDR` if it has that port. Its standard error is
+//! discarded, unless the command says otherwise.
 
 use std::{
     error::Error,
     net::SocketAddr,
     path::PathBuf,
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -28,6 +28,8 @@ pub struct Process {
     child: Child,
     /// Address of gRPC.
     pub addr: SocketAddr,
+    /// Address of HTTP.
+    pub http: Option<SocketAddr>,
     /// Time from spawning the process to its ready line.
     pub ready_after: Duration,
 }
@@ -43,8 +45,10 @@ impl Process {
         let mut child = command.spawn()?;
         let mut lines = BufReader::new(child.stdout.take().ok_or("no stdout")?).lines();
         while let Some(line) = lines.next_line().await? {
-            if let Some(addr) = line.split_whitespace().find_map(|word| word.strip_prefix("grpc=")) {
-                return Ok(Self { child, addr: addr.parse()?, ready_after: begun.elapsed() });
+            let addr = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name));
+            if let Some(grpc) = addr("grpc=") {
+                let http = addr("http=").map(str::parse).transpose()?;
+                return Ok(Self { child, addr: grpc.parse()?, http, ready_after: begun.elapsed() });
             }
         }
         Err("the server ended before it was ready".into())
@@ -77,14 +81,39 @@ impl Process {
         Ok(ticks.iter().sum::<f64>() / TICKS)
     }
 
+    /// Sends a signal, such as `STOP`.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub async fn signal(&self, name: &str) -> Outcome<()> {
+        Command::new("kill").arg(format!("-{name}")).arg(self.pid()?.to_string()).status().await?;
+        Ok(())
+    }
+
     /// Ends the server with SIGTERM, as an operator does.
     ///
     /// # Errors
     /// The process has ended.
-    pub async fn stop(mut self) -> Outcome<()> {
-        Command::new("kill").args(["-TERM", &self.pid()?.to_string()]).status().await?;
-        self.child.wait().await?;
+    pub async fn stop(self) -> Outcome<()> {
+        self.terminate().await?;
         Ok(())
+    }
+
+    /// Ends the server with SIGTERM, and returns its exit status.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub async fn terminate(mut self) -> Outcome<ExitStatus> {
+        self.signal("TERM").await?;
+        Ok(self.child.wait().await?)
+    }
+
+    /// Waits until the process ends by itself.
+    ///
+    /// # Errors
+    /// The process cannot be waited for.
+    pub async fn ended(&mut self) -> Outcome<ExitStatus> {
+        Ok(self.child.wait().await?)
     }
 
     /// Ends the server with SIGKILL, and waits for its end.

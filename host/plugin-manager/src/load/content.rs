@@ -237,15 +237,19 @@ impl ManagerState {
     async fn refuse_file(&mut self, file: &str, refusal: LoadRefusal) {
         let LoadRefusal { failure, name } = refusal;
         let path = self.path(file);
+        let next = if failure.may_pass() { "; it is tried again" } else { "" };
         tracing::error!(
             reason = failure.reason,
             stage = failure.stage.reason(),
-            "plugin {} is not loaded: {}",
+            "plugin {} is not loaded: {}{next}",
             path.display(),
             failure.message
         );
         let known = self.file(file);
-        known.rejected();
+        match failure.may_pass() {
+            true => known.postponed(),
+            false => known.rejected(),
+        }
         let digest = known.digest().map(str::to_owned);
         let (provides, before) = (known.provides.clone(), known.shown.clone());
         let about = match (provides, name) {

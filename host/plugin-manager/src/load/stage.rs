@@ -50,6 +50,11 @@ impl Failure {
         Self { stage, reason, message: message.into() }
     }
 
+    /// Whether the fault is one of the machine, the host or the store, which may go without a change of the content.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self.reason, "HostFault" | "StoreFault" | "StoreBusy" | "Unreadable")
+    }
+
     /// Converts the failure to an error for the caller of the plugin service; the code says whether the content, the
     /// host or existing state is at fault.
     #[must_use]

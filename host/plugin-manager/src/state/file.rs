@@ -11,12 +11,20 @@
 //!      └─────────────────────────────────────────── loaded or rejected ───────────────────┘
 //! ```
 //!
+//! Content that was rejected for a fault that may pass, such as a full disk, is loaded again after a pause, which doubles
+//! from a second to a minute.
+//!
 //! While a file is `Loading` a separate task handles it, and scans of the folder skip it. The result of that task
 //! counts only while the file still holds the content that the task began with ([`PluginFile::is_loading`]).
 
 use std::time::{Duration, Instant};
 
 use crate::files::folder::Stamp;
+
+/// Pause before the first further attempt after a fault that may pass.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between attempts.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 
 /// State of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,6 +50,10 @@ enum Outcome {
     Rejected,
     /// It was rejected and must be loaded again although it did not change.
     Retry,
+    /// It was rejected for a fault that may pass, and must be loaded again at that time.
+    Postponed {
+        until: Instant,
+    },
 }
 
 /// Result of a look at a file.
@@ -62,6 +74,8 @@ pub(crate) enum Observation {
 pub(crate) struct PluginFile {
     state: FileState,
     outcome: Outcome,
+    /// Attempts in a row that ended with a fault that may pass.
+    attempts: u32,
     /// Stamp of the content that was handled last.
     stamp: Option<Stamp>,
     /// Digest of the content that was handled last; `None` if it could not be read.
@@ -75,13 +89,22 @@ pub(crate) struct PluginFile {
 impl PluginFile {
     /// Compares the current state with the one that was handled.
     pub(crate) fn observe(&mut self, now: Option<Stamp>, settle: Duration, unfinished: Duration) -> Observation {
-        let retry = self.outcome == Outcome::Retry;
+        let pause = match self.outcome {
+            Outcome::Retry => Duration::ZERO,
+            Outcome::Postponed { until } => until.saturating_duration_since(Instant::now()),
+            _ => Duration::MAX,
+        };
+        let retry = pause.is_zero();
         if self.state == FileState::Loading {
             return Observation::Nothing;
         }
         if self.stamp == now && !retry {
             self.state = FileState::Unchanged;
-            return if now.is_none() { Observation::NeverThere } else { Observation::Nothing };
+            return match now {
+                None => Observation::NeverThere,
+                Some(_) if pause < Duration::MAX => Observation::Wait(pause),
+                Some(_) => Observation::Nothing,
+            };
         }
         let (since, wait) = match self.state {
             FileState::Settling { stamp, since } if stamp == now => (since, settle),
@@ -106,6 +129,9 @@ impl PluginFile {
 
     /// Records that the task has read this content, or failed to.
     pub(crate) fn was_read(&mut self, stamp: Stamp, digest: Option<&str>) {
+        if self.stamp != Some(stamp) {
+            self.attempts = 0;
+        }
         (self.stamp, self.digest) = (Some(stamp), digest.map(str::to_owned));
     }
 
@@ -137,19 +163,26 @@ impl PluginFile {
     }
 
     fn retry_is_over(&mut self) {
-        if self.outcome == Outcome::Retry {
+        if matches!(self.outcome, Outcome::Retry | Outcome::Postponed { .. }) {
             self.outcome = Outcome::Rejected;
         }
     }
 
     /// Records that the content serves.
     pub(crate) fn loaded(&mut self) {
-        (self.state, self.outcome) = (FileState::Unchanged, Outcome::Loaded);
+        (self.state, self.outcome, self.attempts) = (FileState::Unchanged, Outcome::Loaded, 0);
     }
 
     /// Records that the content was rejected.
     pub(crate) fn rejected(&mut self) {
-        (self.state, self.outcome) = (FileState::Unchanged, Outcome::Rejected);
+        (self.state, self.outcome, self.attempts) = (FileState::Unchanged, Outcome::Rejected, 0);
+    }
+
+    /// Records that the content was rejected for a fault that may pass.
+    pub(crate) fn postponed(&mut self) {
+        let pause = RETRY_PAUSE.saturating_mul(1 << self.attempts.min(16)).min(MAX_RETRY_PAUSE);
+        self.attempts = self.attempts.saturating_add(1);
+        (self.state, self.outcome) = (FileState::Unchanged, Outcome::Postponed { until: Instant::now() + pause });
     }
 
     /// Records that the manager itself wrote the file, and serves its content.
@@ -191,7 +224,7 @@ impl PluginFile {
     }
 
     pub(crate) fn is_rejected(&self) -> bool {
-        matches!(self.outcome, Outcome::Rejected | Outcome::Retry)
+        matches!(self.outcome, Outcome::Rejected | Outcome::Retry | Outcome::Postponed { .. })
     }
 
     /// Whether the content of this digest was handled last and not rejected; a rejected file is tried again when it is
@@ -277,6 +310,38 @@ mod tests {
         file.loaded();
         file.retry_if_rejected();
         assert_eq!(file.observe(Some(stamp), SETTLE, SETTLE), Observation::Nothing);
+    }
+
+    #[test]
+    fn content_with_a_fault_that_may_pass_is_tried_again_ever_later() {
+        let (stamp, other) = stamps();
+        let mut file = PluginFile::default();
+        let pause = |file: &mut PluginFile| match file.observe(Some(stamp), SETTLE, SETTLE) {
+            Observation::Wait(pause) => pause,
+            seen => panic!("{seen:?}"),
+        };
+        let mut longest = Duration::ZERO;
+        for attempt in 0..10 {
+            file.was_read(stamp, Some("1"));
+            file.postponed();
+            assert!(file.is_rejected() && !file.holds("1"));
+            let pause = pause(&mut file);
+            assert!(pause <= RETRY_PAUSE * (1 << attempt) && pause >= longest && pause <= MAX_RETRY_PAUSE, "{pause:?}");
+            longest = pause.saturating_sub(RETRY_PAUSE / 2);
+        }
+        // Its time has come.
+        file.outcome = Outcome::Postponed { until: Instant::now() };
+        assert!(matches!(file.observe(Some(stamp), SETTLE, SETTLE), Observation::Changed(..)));
+        // Other content begins with a short pause.
+        file.was_read(other, None);
+        file.postponed();
+        assert!(matches!(file.observe(Some(other), SETTLE, SETTLE), Observation::Wait(pause) if pause <= RETRY_PAUSE));
+        file.loaded();
+        assert_eq!(file.observe(Some(other), SETTLE, SETTLE), Observation::Nothing);
+        // A disabled plugin's file waits for no attempt.
+        file.postponed();
+        file.skip(other);
+        assert_eq!(file.observe(Some(other), SETTLE, SETTLE), Observation::Nothing);
     }
 
     #[test]

@@ -35,12 +35,15 @@ pub(crate) async fn compile(
         _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else".into())),
     }
     let (engine, bytes, threads) = (engine.clone(), bytes.to_vec(), threads(limits));
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|n| format!("mortise-compiler-{n}"))
+        .build()
+        .map_err(|source| LoadError::Host {
+            what: "the compiler's threads cannot be started",
+            source: source.into(),
+        })?;
     let compiled = tokio::task::spawn_blocking(move || {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|n| format!("mortise-compiler-{n}"))
-            .build()
-            .map_err(wasmtime::Error::new)?;
         let compiled = pool.install(|| Component::from_binary(&engine, &bytes))?;
         drop((pool, bytes));
         let component = move_to_engine(&compiled, &engine).unwrap_or_else(|| compiled.clone());

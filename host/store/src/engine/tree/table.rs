@@ -5,6 +5,7 @@
 //! ([`memtable`](crate::engine::tree::memtable)). Callers do not see from which of them a value comes.
 
 use std::{
+    io,
     ops::RangeBounds,
     path::{Path, PathBuf},
     sync::Arc,
@@ -224,11 +225,18 @@ impl Decoder {
     }
 }
 
+/// Returns the system's error behind one of sled's. Sled remembers an error of its file as the text of `{:?}`.
+fn with_code(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    let code = text.strip_prefix("Os { code: ").and_then(|rest| rest.split(',').next()?.parse().ok());
+    code.map_or(error, io::Error::from_raw_os_error)
+}
+
 /// Translates an error of sled; `file` is its data file.
 pub(crate) fn fault(file: &Path, action: &'static str, error: sled::Error) -> StoreError {
     let path = file.to_path_buf();
     match error {
-        sled::Error::Io(source) => StoreError::Io { path, action, source },
+        sled::Error::Io(source) => StoreError::Io { path, action, source: with_code(source) },
         sled::Error::Corruption { at: Some(offset), .. } => {
             StoreError::Corrupt { path, what: format!("a page cannot be read ({offset})") }
         }
@@ -236,5 +244,19 @@ pub(crate) fn fault(file: &Path, action: &'static str, error: sled::Error) -> St
             StoreError::Corrupt { path, what: "a page cannot be read".to_owned() }
         }
         other => StoreError::Corrupt { path, what: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_sled_remembers_has_the_words_of_the_system() {
+        let text = |error: sled::Error| fault(Path::new("db"), "flush", error).to_string();
+        let error = sled::Error::Io(io::Error::from_raw_os_error(5));
+        assert_eq!(text(error.clone()), "db: flush: Input/output error (os error 5)");
+        assert_eq!(text(error), "db: flush: Input/output error (os error 5)");
+        assert_eq!(text(sled::Error::Io(io::Error::other("other"))), "db: flush: other");
     }
 }
