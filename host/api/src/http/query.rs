@@ -36,8 +36,8 @@ const SEARCH_PARAMETERS: [&str; 12] = [
 /// Parameters of a request that changes something, besides `version`.
 const CHANGE_PARAMETERS: [&str; 6] = ["partition", "namespace", "ns", "token", "consistent", "RequireConsistent"];
 
-/// Parameters that Consul's clients send with every request, without an effect here.
-const CONSUL_PARAMETERS: [&str; 5] = ["dc", "peer", "peer_name", "relay-factor", "pretty"];
+/// Parameters that Consul's clients send with any request, without an effect here.
+const CONSUL_PARAMETERS: [&str; 6] = ["dc", "peer", "peer_name", "relay-factor", "pretty", "stale"];
 
 /// Names of other APIs for parameters of queries.
 const OTHER_NAMES: [(&str, &str); 5] = [
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn changes_have_only_known_parameters() {
         let version = |text: &str| Query::parse(text).version_of_change().ok();
-        assert_eq!(version("partition=p&ns=n&token=t&consistent&dc=x&peer=y").as_deref(), Some(""));
+        assert_eq!(version("partition=p&ns=n&token=t&consistent&dc=x&peer=y&stale").as_deref(), Some(""));
         assert_eq!(version("version=7&namespace=n").as_deref(), Some("7"));
         for text in [
             "verison=7",
