@@ -218,16 +218,6 @@ async fn a_host_name_in_the_zone_is_not_looked_up() {
     assert_eq!(answers(&found), ["CNAME localhost."]);
 }
 
-/// The system's resolver does not say for how long its addresses hold.
-#[tokio::test]
-async fn the_addresses_of_a_host_name_have_a_short_time_to_live() {
-    let server = Setup::new().env("MORTISE_DNS_TTL_S", 600).start().await;
-    server.write(endpoints("web", vec![endpoint("out", "localhost", 1, &[("http", 80)])])).await.unwrap();
-    let found = ask(server.dns.unwrap(), WEB, RecordType::A).await;
-    let ttls: Vec<_> = found.answers.iter().map(|record| (record.record_type(), record.ttl)).collect();
-    assert_eq!(ttls, [(RecordType::CNAME, 600), (RecordType::A, 5)]);
-}
-
 /// Without the plugin the health of endpoints is unknown: answers fail, new streams are refused, and open ones stay.
 #[tokio::test]
 async fn a_disabled_catalog_gives_no_frozen_answers() {

@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(policy(vec![rule; MAX_BACKENDS / 16 + 1]), policy(Vec::new()));
     }
 
-    /// As a client may write them without the plugin's bounds.
+    /// Routes that a client wrote: the bounds are those of the plugin's controller.
     #[test]
     fn routes_that_make_a_message_too_large_are_left_out() {
         let rule = |bytes: usize| {

@@ -132,3 +132,30 @@ impl State {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mortise_resource::pb::watch_event::{EndOfSnapshot, Upsert};
+
+    use super::*;
+
+    #[test]
+    fn writes_to_endpoints_are_counted_once_all_of_them_are_known() {
+        let mut state = State { incomplete: 1, ..State::default() };
+        let written = || {
+            let kind =
+                pb::Type { group: "catalog".into(), group_version: "v1".into(), kind: "ServiceEndpoints".into() };
+            let tenancy = Some(pb::Tenancy { partition: "default".into(), namespace: "shop".into() });
+            let id = pb::Id { name: "web".into(), r#type: Some(kind), tenancy, ..pb::Id::default() };
+            let resource = pb::Resource { id: Some(id), ..pb::Resource::default() };
+            pb::WatchEvent { event: Some(Event::Upsert(Upsert { resource: Some(resource) })) }
+        };
+        state.apply(written(), true).unwrap();
+        assert!(state.changes.is_empty(), "it was there before");
+        state.apply(pb::WatchEvent { event: Some(Event::EndOfSnapshot(EndOfSnapshot {})) }, true).unwrap();
+        for has_endpoints in [true, false, true] {
+            state.apply(written(), has_endpoints).unwrap();
+        }
+        assert_eq!(state.changes.into_iter().collect::<Vec<_>>(), [(("shop".to_owned(), "web".to_owned()), 2)]);
+    }
+}
