@@ -61,7 +61,9 @@ impl<'h> Timeline<'h> {
         for state in all {
             timeline.lines.entry(&state.key).or_default().states.push(Known { state, writer: None });
         }
-        for operation in history.operations() {
+        // Answered calls first: a state that one of them made is not that of a call without an answer.
+        let (answered, open): (Vec<_>, Vec<_>) = history.operations().partition(|operation| operation.ended != NEVER);
+        for operation in answered.into_iter().chain(open) {
             if let Some(key) = operation.call.key() {
                 timeline.lines.entry(key).or_default().attribute(operation, found);
             }
@@ -115,6 +117,11 @@ impl<'h> Line<'h> {
         if !made {
             let text = format!("version {} has another text than its {:?}", known.state.version, operation.call);
             found.push(Violation::new("a write is stored as sent", &known.state.key, text));
+        }
+        if known.writer.is_some() && operation.ended == NEVER {
+            // A later state has the text, too.
+            self.has_hidden = true;
+            return;
         }
         if known.writer.is_some() {
             let text = format!("version {} was answered to two writes", known.state.version);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::State;
+use super::state::State;
 
 /// A change of the rights of a token, by one writer for each token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

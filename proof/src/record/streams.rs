@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Incarnation, Scope, State};
+use super::state::{Incarnation, Scope, State};
 
 /// Kind of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

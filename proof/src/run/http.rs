@@ -118,7 +118,7 @@ fn incarnation(id: &Value) -> Incarnation {
     Incarnation { key, uid: text(id, "/uid") }
 }
 
-/// Returns the text at a JSON pointer; the empty text if there is none.
+/// Returns the text at a JSON pointer; empty without one.
 fn text(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

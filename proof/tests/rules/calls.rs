@@ -64,6 +64,25 @@ fn a_write_without_an_answer_may_be_done_or_not() {
 }
 
 #[test]
+fn a_status_without_an_answer_may_show_in_the_next_write() {
+    let with = |stored: State, text: &str| State { statuses: [("one".into(), text.into())].into(), ..stored };
+    let request =
+        Call::Status { key: key("a"), uid: "u".into(), version: None, entry: "one".into(), content: "s".into() };
+    let entries = |text| {
+        vec![
+            write((10, 20), None, state("a", "u", 1, 1)),
+            call(30, NEVER, request.clone(), Answer::Unknown),
+            write((50, 60), None, with(state("a", "u", 3, 2), text)),
+        ]
+    };
+    assert_clean(entries("s"));
+    // Without such a call, it may not.
+    let without =
+        entries("s").into_iter().filter(|entry| !matches!(entry, Entry::Operation(call) if call.ended == NEVER));
+    assert_broken("a status stays", without.collect());
+}
+
+#[test]
 fn a_lost_write_is_found_by_the_next_read() {
     let entries = vec![
         write((10, 20), None, state("a", "u", 1, 1)),

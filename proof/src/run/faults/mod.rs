@@ -62,6 +62,10 @@ pub(crate) async fn run(options: &Faults) -> Outcome<bool> {
         eprintln!("SKIPPED: no cc on PATH, which compiles the library of failing calls");
         return Ok(true);
     };
+    if std::process::Command::new("prlimit").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: no prlimit on PATH (package util-linux)");
+        return Ok(true);
+    }
     let binary = options.binary.clone().map_or_else(|| sibling("mortise"), Ok)?;
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
     println!("seed {seed}");
