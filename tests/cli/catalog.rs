@@ -103,3 +103,27 @@ async fn files_are_imported_and_streams_are_shown() {
     t.fails(2, &["catalog", "report", "web-2", "alive"]).await;
     t.finish();
 }
+
+#[tokio::test]
+async fn a_list_of_all_namespaces_has_each_of_them() {
+    let server = Server::start().await;
+    let t = Transcript::at("unused", &server.grpc.to_string());
+    t.file("blue.yaml", "type: tenancy.v2beta1.Namespace\nname: blue\ndata: {}\n");
+    t.file("web.yaml", "type: catalog.v1.Service\nname: web\ndata: {ports: [{name: http, port: 80}]}\n");
+    for args in
+        [&["apply", "-f", "blue.yaml"][..], &["apply", "-f", "web.yaml"], &["apply", "-f", "web.yaml", "-n", "blue"]]
+    {
+        let ran = t.command(args).output().await.unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
+    for (args, wanted) in [(&["-A"][..], vec!["blue", "default"]), (&["-n", "blue"], vec!["blue"])] {
+        let all = [&["catalog", "list", "-o", "json"], args].concat();
+        let ran = t.command(&all).output().await.unwrap();
+        let text = String::from_utf8(ran.stdout).unwrap();
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let listed = found.as_array().unwrap().iter();
+        let mut namespaces: Vec<_> = listed.map(|one| one["namespace"].as_str().unwrap()).collect();
+        namespaces.sort_unstable();
+        assert_eq!(namespaces, wanted, "{text}");
+    }
+}

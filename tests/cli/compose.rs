@@ -6,7 +6,9 @@ use tokio::{
     time::timeout,
 };
 
-use crate::support::{PATIENCE, Server, controllers::read_until, decoded, id, transcript::Transcript, until_gone};
+use crate::support::{
+    PATIENCE, Server, Setup, controllers::read_until, decoded, id, transcript::Transcript, until_gone,
+};
 
 const LEFT_OUT: &str = "\
 services:
@@ -160,6 +162,34 @@ async fn a_followed_file_and_its_resources_stay_the_same() {
     }
     read_until(&server, &workload("new"), has_port(8095)).await;
     read_until(&server, &workload("own"), |_| true).await;
+    child.kill().await.unwrap();
+}
+
+/// A plan does not know the quotas, so a write fails behind it.
+#[tokio::test]
+async fn a_write_that_fails_deletes_nothing() {
+    let server = Setup::new().env("MORTISE_QUOTAS_RESOURCES", 2).start().await;
+    let t = Transcript::at("unused", &server.grpc.to_string());
+    t.file("compose.yaml", "services:\n  web: {ports: ['8081:80']}\n  db: {ports: ['5433:5432']}\n");
+    let follow = ["catalog", "load", "compose.yaml", "--follow", "--yes", "--source", "shop"];
+    let mut child = t.command(&follow).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut err = child.stderr.take().unwrap();
+    until_text(&mut out, "following compose.yaml as the source shop").await;
+    let (db, new) = (id("catalog.v1.Workload", "db"), id("catalog.v1.Workload", "new"));
+    read_until(&server, &db, |_| true).await;
+
+    // The second attempt, of a file that differs in a comment, begins behind the end of the first.
+    for attempt in ["first", "second"] {
+        let services = "services:\n  web: {ports: ['8081:80']}\n  new: {ports: ['8095:80']}\n";
+        t.file("compose.yaml", format!("# {attempt}\n{services}"));
+        until_text(&mut err, "nothing was deleted, since not everything was written").await;
+    }
+    read_until(&server, &db, |_| true).await;
+    until_gone(&server, &new).await;
+    // A later state that can be written deletes what it lacks.
+    t.file("compose.yaml", "services:\n  web: {ports: ['8081:80']}\n");
+    until_gone(&server, &db).await;
     child.kill().await.unwrap();
 }
 

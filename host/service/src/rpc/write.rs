@@ -25,13 +25,13 @@ use crate::{
         deletion_rules::{self, with_reserved_metadata},
         is_owner_there, proto_text,
         region::{self, Placement},
-        replacement::{check_immutable, check_owner, is_unchanged},
+        replacement::{check_immutable, check_owner, is_unchanged, not_idempotent},
         resolve_owner, server_meta, tombstone, upgrade,
     },
     service::ResourceService,
 };
 use mortise_resource::{
-    Code, Diagnostic, EncodedResource, Error, Severity,
+    Code, Diagnostic, EncodedResource, Error,
     authorizer::Verb,
     meta::{self, DELETION_TIMESTAMP, FINALIZERS},
     pb,
@@ -451,26 +451,6 @@ impl ResourceService {
         let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
-}
-
-/// Warns if a client sent the stored data, the result of an earlier `mutate`, and `mutate` still changed it.
-fn not_idempotent(
-    hooks: &RequestHooks,
-    incoming: &pb::Resource,
-    mutated: &pb::Resource,
-    stored: &pb::Resource,
-) -> Option<Diagnostic> {
-    let went_through = incoming.data == stored.data && mutated.data != stored.data;
-    went_through.then(|| Diagnostic {
-        severity: Severity::Warning.into(),
-        path: "data".into(),
-        summary: format!(
-            "plugin {}: mutate changed data that it had left unchanged before; its defaults are new, or it is not \
-             idempotent",
-            hooks.owner_name()
-        ),
-        detail: String::new(),
-    })
 }
 
 /// The failure of one attempt.

@@ -1,8 +1,8 @@
 //! The rules of a write that replaces a stored resource.
 
-use mortise_resource::{Error, pb, resource_meta};
+use mortise_resource::{Diagnostic, Error, Severity, pb, resource_meta};
 
-use super::{deletion_rules::with_reserved_metadata, region, server_meta};
+use super::{deletion_rules::with_reserved_metadata, hooks::RequestHooks, region, server_meta};
 use crate::{core::Core, registry::ResourceType};
 
 /// Whether a resource after its hooks equals the stored one, except for the server's fields.
@@ -15,6 +15,26 @@ pub(crate) fn is_unchanged(incoming: &pb::Resource, resource: &pb::Resource, sto
         && resource.owner.as_ref().map(|owner| &owner.name) == stored.owner.as_ref().map(|owner| &owner.name)
         && (incoming.version.is_empty() || incoming.version == stored.version)
         && gvk(resource) == gvk(stored)
+}
+
+/// Warns if a client sent the stored data, the result of an earlier `mutate`, and `mutate` still changed it.
+pub(crate) fn not_idempotent(
+    hooks: &RequestHooks,
+    incoming: &pb::Resource,
+    mutated: &pb::Resource,
+    stored: &pb::Resource,
+) -> Option<Diagnostic> {
+    let went_through = incoming.data == stored.data && mutated.data != stored.data;
+    went_through.then(|| Diagnostic {
+        severity: Severity::Warning.into(),
+        path: "data".into(),
+        summary: format!(
+            "plugin {}: mutate changed data that it had left unchanged before; its defaults are new, or it is not \
+             idempotent",
+            hooks.owner_name()
+        ),
+        detail: String::new(),
+    })
 }
 
 /// Completes the owner of a replacement by the uid of the stored one.
