@@ -13,7 +13,7 @@ pub struct RightsChange {
     pub begun: u64,
     /// Time after the answer; [`NEVER`](super::NEVER) without one.
     pub ended: u64,
-    /// Whether calls are allowed afterwards.
+    /// Right to call once the change has happened.
     pub allows: bool,
 }
 

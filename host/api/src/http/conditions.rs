@@ -101,7 +101,7 @@ impl Conditions {
         }
     }
 
-    /// Whether the change alone cannot compare them.
+    /// Returns whether a change alone cannot compare them.
     pub(super) fn needs_read(&self, change: Change) -> bool {
         match (&self.matches, &self.differs) {
             (None, None) => false,
@@ -154,17 +154,24 @@ impl Conditions {
         }
     }
 
+    /// Judges a change that failed; another attempt may succeed.
+    ///
+    /// # Errors
+    /// 412: the requirement was not met. Any other failure stays as it is.
+    pub(super) fn check_failure(&self, change: Change, error: HttpError) -> Result<(), HttpError> {
+        match error.is_conflict() && (self.matches.is_some() || self.differs.is_some()) {
+            true if self.needs_read(change) => Ok(()),
+            true => Err(self.unmet()),
+            false => Err(error),
+        }
+    }
+
     /// The error of a change whose requirement was not met.
     pub(super) fn unmet(&self) -> HttpError {
         failed(if self.matches.is_some() { &IF_MATCH } else { &IF_NONE_MATCH }, None)
     }
 
-    /// Whether there are conditions.
-    pub(super) fn is_present(&self) -> bool {
-        self.matches.is_some() || self.differs.is_some()
-    }
-
-    /// Whether the resource must exist.
+    /// Returns whether the resource must exist.
     pub(super) fn requires_presence(&self) -> bool {
         self.matches.is_some()
     }
@@ -218,7 +225,7 @@ impl Tags {
         }
     }
 
-    /// Whether a tag has this version.
+    /// Returns whether a tag has this version.
     fn has(&self, version: &str) -> bool {
         match self {
             Self::Any => true,
@@ -226,7 +233,7 @@ impl Tags {
         }
     }
 
-    /// Whether a strong tag has this version.
+    /// Returns whether a strong tag has this version.
     fn has_exactly(&self, version: &str) -> bool {
         match self {
             Self::Any => true,

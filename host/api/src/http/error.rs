@@ -138,7 +138,7 @@ impl HttpError {
         }
     }
 
-    /// Whether another change came first.
+    /// Returns whether another change came first.
     pub(super) fn is_conflict(&self) -> bool {
         self.kind == ErrorKind::Service(Code::Aborted)
     }

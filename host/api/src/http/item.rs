@@ -66,12 +66,7 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
             }
         };
         match written.map_err(HttpError::from) {
-            Err(error) if error.is_conflict() && conditions.is_present() => {
-                if !conditions.needs_read(Change::Write) {
-                    return Err(conditions.unmet());
-                }
-            }
-            Err(error) => return Err(error),
+            Err(error) => conditions.check_failure(Change::Write, error)?,
             Ok(written) => {
                 let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
                 let answer = with_tag(([JSON], printed).into_response(), written.resource.version());
@@ -110,12 +105,7 @@ pub(super) async fn delete(request: TypeRequest, name: String) -> Result<Respons
         let span = span("Delete", Some(&id));
         let rpc = pb::DeleteRequest { id: Some(id.clone()), version };
         match run_guarded(span, Box::pin(service.delete_stored(&caller, rpc))).await.map_err(HttpError::from) {
-            Err(error) if error.is_conflict() && conditions.is_present() => {
-                if !conditions.needs_read(Change::Deletion) {
-                    return Err(conditions.unmet());
-                }
-            }
-            Err(error) => return Err(error),
+            Err(error) => conditions.check_failure(Change::Deletion, error)?,
             // Nothing was there, for every type, whether it exists or not.
             Ok(None) if !caller.authorizer.has_permissions() => return Err(no_permissions(&*caller.authorizer).into()),
             Ok(None) if conditions.requires_presence() => return Err(conditions.unmet()),

@@ -50,7 +50,7 @@ impl Failure {
         Self { stage, reason, message: message.into() }
     }
 
-    /// Whether the fault is one of the machine, the host or the store, which may go without a change of the content.
+    /// Returns whether the fault may go without a change of the content: one of the machine, the host or the store.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self.reason, "HostFault" | "StoreFault" | "StoreBusy" | "Unreadable")
     }

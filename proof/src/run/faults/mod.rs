@@ -92,7 +92,10 @@ pub(crate) async fn run(options: &Faults) -> Outcome<bool> {
         }
     }
     if count == 0 {
-        return Err("there is no such fault".into());
+        let name = options.fault.as_deref().unwrap_or_default();
+        return Err(
+            format!("--fault: {name:?} is not the name of a fault; run without --fault to see all names").into()
+        );
     }
     println!("{count} faults, {broken} broken promises");
     Ok(broken == 0)

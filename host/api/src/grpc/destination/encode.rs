@@ -280,7 +280,7 @@ mod tests {
             ("spiffe://example/web", "", None),
         ] {
             assert_eq!(told(identity, server_name), (identity.to_owned(), expected.map(str::to_owned)));
-            // Without a name there is no handshake, and so no proxy to speak to.
+            // A handshake with a proxy needs the server name.
             assert_eq!(has_proxy(TlsName { identity, server_name }), expected.is_some());
         }
     }
