@@ -32,6 +32,24 @@ pub(crate) fn endpoints(service: &Service, workload: &Typed<Workload>) -> Vec<En
     data.addresses.iter().filter_map(at).collect()
 }
 
+/// Number of a workload's endpoints, and about the bytes of them all, for a small part of the work of [`endpoints`].
+pub(crate) fn size(service: &Service, workload: &Typed<Workload>) -> (usize, usize) {
+    let data = &workload.data;
+    let offers = |address: &&WorkloadAddress| {
+        service.ports.is_empty() || service.ports.iter().any(|port| number(port, data, address).is_some())
+    };
+    let count = data.addresses.iter().filter(offers).count();
+    // An endpoint has about a dozen bytes besides its texts, and a label or a port about half of that.
+    let labels: usize = data.labels.iter().map(|(key, value)| key.len() + value.len() + 6).sum();
+    let ports: usize = match service.ports.is_empty() {
+        true => data.ports.iter().map(|port| port.name.len() + 8).sum(),
+        false => service.ports.iter().map(|port| port.name.len() + 8).sum(),
+    };
+    let hosts: usize = data.addresses.iter().map(|address| address.host.len()).sum();
+    let texts = workload.name().len() + data.zone.len() + data.identity.len() + data.server_name.len();
+    (count, hosts + count * (12 + texts + labels + ports))
+}
+
 /// An IP address in the form of RFC 5952, by which the names of addresses are looked up; other hosts as they are.
 fn canonical(host: &str) -> String {
     host.parse::<IpAddr>().map_or_else(|_| host.to_owned(), |ip| ip.to_string())
@@ -39,9 +57,8 @@ fn canonical(host: &str) -> String {
 
 /// Ports of a service at an address; the workload's own if the service names none.
 fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> Vec<EndpointPort> {
-    let is_here = |name: &str| address.ports.is_empty() || address.ports.iter().any(|one| one == name);
     if service.ports.is_empty() {
-        let own = workload.ports.iter().filter(|port| is_here(&port.name));
+        let own = workload.ports.iter().filter(|port| is_at(address, &port.name));
         return own
             .map(|port| EndpointPort {
                 name: port.name.clone(),
@@ -52,21 +69,57 @@ fn ports(service: &Service, workload: &Workload, address: &WorkloadAddress) -> V
             .collect();
     }
     let find = |wanted: &ServicePort| {
-        let number = match wanted.target_port.parse::<u16>() {
-            Ok(number) => number.into(),
-            Err(_) => workload.ports.iter().find(|port| port.name == wanted.target_port && is_here(&port.name))?.port,
-        };
+        let number = number(wanted, workload, address)?;
         Some(EndpointPort { name: wanted.name.clone(), port: number, protocol: wanted.protocol, opaque: wanted.opaque })
     };
     service.ports.iter().filter_map(find).collect()
 }
 
+/// Number of a service's port at an address; `None` if the workload does not offer it there.
+fn number(wanted: &ServicePort, workload: &Workload, address: &WorkloadAddress) -> Option<u32> {
+    if let Ok(number) = wanted.target_port.parse::<u16>() {
+        return Some(number.into());
+    }
+    workload.ports.iter().find(|port| port.name == wanted.target_port && is_at(address, &port.name)).map(|port| port.port)
+}
+
+/// Whether a workload offers a port of this name at an address.
+fn is_at(address: &WorkloadAddress, name: &str) -> bool {
+    address.ports.is_empty() || address.ports.iter().any(|one| one == name)
+}
+
 #[cfg(test)]
 mod tests {
-    use mortise_plugin::testing::World;
+    use mortise_plugin::{prost, testing::World};
 
     use super::*;
-    use crate::{WORKLOAD, proto::catalog::v1::Health};
+    use crate::{WORKLOAD, proto::catalog::v1::{Health, WorkloadPort}};
+
+    #[test]
+    fn sizes_are_counted_as_the_endpoints_are_computed() {
+        let at = |ports: &[&str]| WorkloadAddress {
+            host: "10.0.0.1".into(),
+            ports: ports.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let port = |name: &str| WorkloadPort { name: name.into(), port: 80, ..WorkloadPort::default() };
+        let labels = [("app".to_owned(), "web".repeat(20))].into();
+        let data = Workload {
+            addresses: vec![at(&[]), at(&["http"]), at(&["admin"])],
+            ports: vec![port("http"), port("admin")],
+            labels,
+            ..Workload::default()
+        };
+        let workload = Typed::new(WORKLOAD.id("web", &World::tenancy()), data);
+        let wants = |target: &str| ServicePort { name: "http".into(), target_port: target.into(), ..Default::default() };
+        for ports in [vec![], vec![wants("http")], vec![wants("8080")], vec![wants("other"), wants("admin")]] {
+            let service = Service { ports, ..Service::default() };
+            let found = endpoints(&service, &workload);
+            let exact: usize = found.iter().map(prost::Message::encoded_len).sum();
+            let (count, about) = size(&service, &workload);
+            assert_eq!(count, found.len(), "{service:?}");
+            assert!((exact..=2 * exact).contains(&about), "{about} for {exact}, {service:?}");
+        }
+    }
 
     #[test]
     fn addresses_are_written_in_one_form() {

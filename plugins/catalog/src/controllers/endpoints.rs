@@ -16,7 +16,7 @@ use mortise_plugin::{
     Condition, Context, Controller, Error, Failure, Mapper, Outcome, Reconciler, Request, Status, Typed, Watch, pb,
 };
 
-use super::layout::{self, Layout, MAX_SLICES};
+use super::layout::{self, Layout};
 use crate::{
     ENDPOINTS, SERVICE, SLICE, WORKLOAD,
     proto::catalog::v1::{EndpointSlice, Service, ServiceEndpoints, Workload},
@@ -118,12 +118,7 @@ fn update(
     let filled = layout::fill(ctx, service, ("", &before))?;
     let known = stored.as_ref().map(|one| one.data.endpoints.as_slice()).unwrap_or_default();
     let (mut endpoints, mut moving) = (filled.endpoints, false);
-    if let Some(from) = &filled.split {
-        if layout.slices.len() >= MAX_SLICES {
-            return Err(too_many_slices());
-        }
-        layout.insert(service.name(), None, from);
-    }
+    layout.split(service.name(), None, &filled.splits)?;
     if !layout.slices.is_empty() {
         let tenancy = service.id().tenancy.clone().unwrap_or_default();
         let before = layout.names(None).1.to_owned();
@@ -168,13 +163,6 @@ pub(super) fn is_written(
     let is_there = ctx.read::<EndpointSlice>(&SLICE.id(&slice.slice, tenancy))?.is_some();
     known.insert(number, is_there);
     Ok(is_there)
-}
-
-pub(super) fn too_many_slices() -> Failure {
-    Failure::new(
-        Failure::INVALID,
-        format!("the service has more endpoints than fit into {MAX_SLICES} slices; split it"),
-    )
 }
 
 /// Writes the status, unless the Service has been deleted meanwhile.

@@ -6,6 +6,8 @@
 //! - A part has at most [`MAX_ENDPOINTS`] endpoints and [`MAX_BYTES`]. A part that would get larger is split: first the
 //!   head lists the new slice, then the new slice is written, and only then the former part loses those endpoints. So
 //!   each endpoint is in one part or two at every moment.
+//! - The slices that a part needs are listed at once, up to [`MAX_AHEAD`]: a change of the list wakes every slice of the
+//!   service, so a list that grew by one slice after the other would cost the square of their number.
 //! - A slice without endpoints is removed, first from the list.
 //!
 //! # Limits
@@ -15,8 +17,8 @@ use mortise_plugin::{Context, Failure, Kind, Typed, pb, prost};
 
 use crate::{
     ENDPOINTS, SERVICE, compute,
-    proto::catalog::v1::{Endpoint, Service, SliceRange},
-    selection,
+    proto::catalog::v1::{Endpoint, Service, SliceRange, Workload},
+    selection::{self, Workloads},
 };
 
 /// Most endpoints of a part. Tests have smaller parts, since they have fewer workloads.
@@ -27,6 +29,13 @@ pub(crate) const MAX_BYTES: usize = if cfg!(test) { 16 << 10 } else { 512 << 10 
 
 /// Most slices of a service.
 pub(crate) const MAX_SLICES: usize = 1_000;
+
+/// Most slices that a split lists, and most workloads that it counts for them. A split that needs more is repeated by
+/// its last slice. Each repetition is caused by a write of the same controller, and a controller may cause 10 calls in a
+/// row without a wait: enough for all slices if a workload has six endpoints, for 164,000 workloads in any case.
+/// Counting takes a tenth of the fuel of a call.
+const MAX_AHEAD: usize = 128;
+const MAX_AHEAD_WORKLOADS: usize = 16_384;
 
 /// Most characters of the service's name in the name of a slice; and characters after them, a dash and the hash.
 const MAX_PREFIX_CHARS: usize = 54;
@@ -76,11 +85,24 @@ impl Layout {
         self.slices.iter().position(|one| one.slice == slice)
     }
 
-    /// Lists a new slice of a service, after a part, from this name on.
-    pub(crate) fn insert(&mut self, service: &str, part: Number, from: &str) {
-        let name = (0_u32..).map(|salt| slice_name(service, from, salt)).find(|name| self.number_of(name).is_none());
-        let slice = SliceRange { slice: name.unwrap_or_default(), from: from.to_owned() };
-        self.slices.insert(part.map_or(0, |number| number + 1).min(self.slices.len()), slice);
+    /// Lists new slices of a service after a part, one from each of these names on, as far as there is room.
+    ///
+    /// # Errors
+    /// [`Failure::INVALID`] without room: the service has [`MAX_SLICES`].
+    pub(crate) fn split(&mut self, service: &str, part: Number, names: &[String]) -> Result<(), Failure> {
+        let room = MAX_SLICES.saturating_sub(self.slices.len());
+        if room == 0 && !names.is_empty() {
+            return Err(Failure::new(
+                Failure::INVALID,
+                format!("the service has more endpoints than fit into {MAX_SLICES} slices; split it"),
+            ));
+        }
+        let next = part.map_or(0, |number| number + 1).min(self.slices.len());
+        for (number, from) in (next..).zip(names.iter().take(room)) {
+            let free = (0_u32..).map(|salt| slice_name(service, from, salt)).find(|name| self.number_of(name).is_none());
+            self.slices.insert(number, SliceRange { slice: free.unwrap_or_default(), from: from.clone() });
+        }
+        Ok(())
     }
 }
 
@@ -110,32 +132,93 @@ pub(crate) fn services_of(ctx: &Context<'_>, slice: &pb::Id) -> Result<Vec<pb::I
 /// The endpoints of a part, or its beginning if they do not fit.
 pub(crate) struct Filled {
     pub(crate) endpoints: Vec<Endpoint>,
-    /// Name of a workload at which the part has to be split.
-    pub(crate) split: Option<String>,
+    /// Names of workloads at which the part has to be split, in their order.
+    pub(crate) splits: Vec<String>,
+}
+
+/// Number and bytes of the endpoints of a part.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    endpoints: usize,
+    bytes: usize,
+}
+
+impl Size {
+    const MAX: Self = Self { endpoints: MAX_ENDPOINTS, bytes: MAX_BYTES };
+
+    /// The part of a split: a quarter of its room is left for later workloads.
+    const OF_SPLIT: Self = Self { endpoints: MAX_ENDPOINTS * 3 / 4, bytes: MAX_BYTES * 3 / 4 };
+
+    fn of(endpoints: &[Endpoint]) -> Self {
+        Self { endpoints: endpoints.len(), bytes: endpoints.iter().map(prost::Message::encoded_len).sum() }
+    }
+
+    /// Adds the endpoints of a workload, unless there are others and both together do not fit.
+    fn add(&mut self, more: Self, max: Self) -> bool {
+        let sum = Self { endpoints: self.endpoints + more.endpoints, bytes: self.bytes + more.bytes };
+        let fits = self.endpoints == 0 || (sum.endpoints <= max.endpoints && sum.bytes <= max.bytes);
+        if fits {
+            *self = sum;
+        }
+        fits
+    }
 }
 
 /// Computes the endpoints of the workloads with these names.
 pub(crate) fn fill(ctx: &Context<'_>, service: &Typed<Service>, names: (&str, &str)) -> Result<Filled, Failure> {
-    let mut filled = Filled { endpoints: Vec::new(), split: None };
+    let mut filled = Filled { endpoints: Vec::new(), splits: Vec::new() };
     let Some(selector) = &service.data.selector else { return Ok(filled) };
     if !names.1.is_empty() && names.0 >= names.1 {
         return Ok(filled);
     }
     let mut workloads = selection::workloads(ctx, service.id(), selector, names);
-    let mut bytes = 0;
+    let mut size = Size::default();
     while let Some(workload) = workloads.next()? {
         let more = compute::endpoints(&service.data, &workload);
-        bytes += more.iter().map(prost::Message::encoded_len).sum::<usize>();
-        if !filled.endpoints.is_empty() && (filled.endpoints.len() + more.len() > MAX_ENDPOINTS || bytes > MAX_BYTES) {
-            // A quarter of the part's room is left for later workloads.
-            let name = |index: usize| filled.endpoints.get(index).map(|endpoint| endpoint.workload.as_str());
-            let (first, split) = (name(0), name(filled.endpoints.len() * 3 / 4));
-            filled.split = Some(split.filter(|split| first != Some(*split)).unwrap_or(workload.name()).to_owned());
+        if !size.add(Size::of(&more), Size::MAX) {
+            let (from, rest) = split(&filled.endpoints, workload.name());
+            filled.splits.push(from);
+            look_ahead(&mut filled.splits, rest, &service.data, Some(workload), workloads)?;
             return Ok(filled);
         }
         filled.endpoints.extend(more);
     }
     Ok(filled)
+}
+
+/// Adds the splits behind the first one. `size` is that of the endpoints after it; `next` is the first workload that is
+/// not among them. Sizes are estimated: a part that turns out too large is split again.
+fn look_ahead(
+    splits: &mut Vec<String>,
+    mut size: Size,
+    service: &Service,
+    mut next: Option<Typed<Workload>>,
+    mut workloads: Workloads<'_>,
+) -> Result<(), Failure> {
+    for _ in 0..MAX_AHEAD_WORKLOADS {
+        let Some(workload) = next else { break };
+        let (endpoints, bytes) = compute::size(service, &workload);
+        let added = Size { endpoints, bytes };
+        if !size.add(added, Size::OF_SPLIT) {
+            if splits.len() >= MAX_AHEAD {
+                break;
+            }
+            splits.push(workload.name().to_owned());
+            size = added;
+        }
+        next = workloads.next()?;
+    }
+    Ok(())
+}
+
+/// The name at which a full part is split, and the size of its endpoints from there on. `next` is the workload that did
+/// not fit.
+fn split(endpoints: &[Endpoint], next: &str) -> (String, Size) {
+    let first = endpoints.first().map(|endpoint| endpoint.workload.as_str());
+    let middle = endpoints.get(endpoints.len() * 3 / 4).map(|one| one.workload.as_str());
+    let from = middle.filter(|middle| first != Some(*middle)).unwrap_or(next);
+    let start = endpoints.partition_point(|endpoint| endpoint.workload.as_str() < from);
+    (from.to_owned(), Size::of(endpoints.get(start..).unwrap_or_default()))
 }
 
 /// Adds those of the stored endpoints that belong to later parts and are not in their part yet. Returns whether there

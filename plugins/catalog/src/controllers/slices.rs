@@ -18,8 +18,8 @@ use mortise_plugin::{
 };
 
 use super::{
-    endpoints::{MOVE_DELAY, PARALLEL, REFUSED_RETRY_DELAY, is_written, too_many_slices, write_status},
-    layout::{self, Layout, MAX_SLICES},
+    endpoints::{MOVE_DELAY, PARALLEL, REFUSED_RETRY_DELAY, is_written, write_status},
+    layout::{self, Layout},
 };
 use crate::{
     ENDPOINTS, SERVICE, SLICE, WORKLOAD,
@@ -129,11 +129,8 @@ impl Slice<'_> {
             return Ok(false);
         }
         let mut endpoints = filled.endpoints;
-        if let Some(from) = &filled.split {
-            if self.layout.slices.len() >= MAX_SLICES {
-                return Err(too_many_slices());
-            }
-            self.layout.insert(self.service.name(), Some(self.number), from);
+        if !filled.splits.is_empty() {
+            self.layout.split(self.service.name(), Some(self.number), &filled.splits)?;
             self.write_layout(ctx)?;
         }
         let tenancy = id.tenancy.clone().unwrap_or_default();

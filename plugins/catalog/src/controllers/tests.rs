@@ -323,7 +323,7 @@ fn endpoints_in_one_resource_move_to_slices_without_a_gap() {
     let reconcile = || world.reconcile(&super::endpoints::Endpoints, owner.id()).unwrap();
     reconcile();
     let head = stored(&world, "web").unwrap().data;
-    assert_eq!((head.endpoints.len(), head.slices.len()), (40, 1), "the slice is not there yet");
+    assert_eq!((head.endpoints.len(), head.slices.len()), (40, 2), "the slices are not there yet");
     settle_all(&world);
     assert_eq!(parts(&world, "web").concat(), (0..40).map(numbered).collect::<Vec<_>>());
 }

@@ -132,6 +132,38 @@ fn a_slice_that_is_split_loses_nothing_meanwhile() {
     assert_eq!(all(&world).len(), 76);
 }
 
+/// Each change of the list wakes all slices of the service, and a list that grows slice by slice is a chain of own
+/// writes, which the detection of loops holds up.
+#[test]
+fn the_slices_of_a_service_are_listed_at_once() {
+    let world = World::new(&PLUGIN);
+    for number in 0..400 {
+        world.put(&workload(&name(number), number % 250)).unwrap();
+    }
+    let selector = Some(Selector { prefixes: vec!["web-".into()], ..Selector::default() });
+    let data = Service { selector, ..Service::default() };
+    let service = world.put(&Typed::new(SERVICE.id("web", &World::tenancy()), data)).unwrap();
+    world.reconcile(&endpoints::Endpoints, service.id()).unwrap();
+    let listed = head(&world).slices;
+    assert_eq!(listed.len(), 26, "400 endpoints in parts of 15, the first one included");
+    settle(&world);
+    assert_eq!(head(&world).slices, listed);
+    let sizes: Vec<_> = world.list(SLICE).iter().map(|slice| slice.data.endpoints.len()).collect();
+    assert_eq!((sizes.len(), sizes.iter().sum::<usize>(), sizes.iter().max()), (26, 385, Some(&15)), "{sizes:?}");
+
+    // The workloads of a slice in the middle become too many at once.
+    let split = &listed[12];
+    for number in 0..100 {
+        world.put(&workload(&format!("{}-{number:04}", split.from), number)).unwrap();
+    }
+    world.reconcile(&Slices, &slice_id(&split.slice)).unwrap();
+    let more = head(&world).slices;
+    assert_eq!(more.len(), 26 + 7, "115 endpoints in parts of 15");
+    assert!(more.windows(2).all(|pair| pair[0].from < pair[1].from), "{more:?}");
+    settle(&world);
+    assert_eq!((head(&world).slices, all(&world).len()), (more, 500));
+}
+
 #[test]
 fn slices_of_nothing_go_and_those_of_an_earlier_service_are_replaced() {
     let (world, service) = large();
