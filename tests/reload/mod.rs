@@ -1,5 +1,6 @@
 //! Replacement of plugins while the server runs.
 
 mod broken;
+mod compiler;
 mod files;
 mod load;

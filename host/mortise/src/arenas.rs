@@ -1,8 +1,7 @@
-//! Memory arenas of the C library: one alone where address space is scarce, and freed memory given back to the system.
+//! Memory arenas of the C library: one alone where address space is scarce.
 //!
 //! The allocator of glibc reserves 64 MiB of address space for each of a dozen threads. Under a limit (`ulimit -v`) of
-//! 512 MiB nothing would be left for anything else. Memory that a thread has freed stays in its arena; after a
-//! compilation that is tens of MiB.
+//! 512 MiB nothing would be left for anything else.
 
 use std::env;
 
@@ -33,16 +32,3 @@ fn use_one_arena() {
 /// Other C libraries have no arenas.
 #[cfg(not(target_env = "gnu"))]
 fn use_one_arena() {}
-
-/// Gives freed memory back to the system. Takes some milliseconds, while other threads may wait for memory.
-#[cfg(target_env = "gnu")]
-#[allow(unsafe_code)]
-pub(crate) fn give_back() {
-    // SAFETY: malloc_trim takes any number: the bytes to keep at the top of the heap. It works under the allocator's
-    // own locks, and on pages without allocated memory alone.
-    unsafe { libc::malloc_trim(0) };
-}
-
-/// Other C libraries give memory back by themselves.
-#[cfg(not(target_env = "gnu"))]
-pub(crate) fn give_back() {}

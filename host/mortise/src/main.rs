@@ -47,6 +47,9 @@ const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     arenas::limit();
+    if let Some(compiled) = mortise_plugin_host::launch_compiler() {
+        return compiled;
+    }
     if let Err(refused) = mortise_cli::check_environment() {
         return mortise_cli::report(Err(refused));
     }

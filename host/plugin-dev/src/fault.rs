@@ -39,6 +39,7 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
     let path = path.display();
     match fault {
         LoadError::Unreadable { .. } => format!("see with `ls -l {path}` whether it exists and can be read"),
+        LoadError::TooCostly { .. } => "split the plugin, or generate less code: nothing raises this limit".into(),
         LoadError::TooLarge { .. } => {
             "build it by `mortise plugin build`, without --lines; or raise sandbox.component_bytes in the server's \
              config.toml"

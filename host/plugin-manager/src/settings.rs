@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     commands::load::{EndedLoad, OperatorLoad},
     core::Core,
-    load::stage::{Failure, Stage},
+    load::stage::{Failure, Stage, retry_pause},
     options::ConfigFault,
     state::ManagerState,
 };
@@ -47,34 +47,53 @@ impl Core {
         Ok(())
     }
 
-    /// Loads the serving component again with the current settings, unless it has them by then.
+    /// Loads the serving component again with the current settings, unless it has them by then; ever later after a fault
+    /// that may pass, until other settings come.
     async fn reload(&self, name: &str) {
+        let number = self.lock().await.config.next_reload(name);
+        for failures in 0.. {
+            if !self.try_reload(name, number).await {
+                return;
+            }
+            tokio::time::sleep(retry_pause(failures)).await;
+        }
+    }
+
+    /// Loads the serving component once. Returns whether it failed for a fault that may pass.
+    async fn try_reload(&self, name: &str, number: u64) -> bool {
         let mut load = OperatorLoad::begin(self, name).await;
         let state = &mut load.state;
-        if state.registry.load().plugin(name).is_none_or(|plugin| plugin.has_settings(&state.settings)) {
-            return;
+        if state.registry.load().plugin(name).is_none_or(|plugin| plugin.has_settings(&state.settings))
+            || state.config.has_later_reload(name, number)
+        {
+            return false;
         }
         let digest = state.managed(name).record.data.digest.clone();
         match state.last_served_request(name) {
             Ok(request) => {
                 let EndedLoad { mut state, outcome, _turn, .. } = load.run(self, request).await;
-                if let Err(refusal) = outcome {
-                    state.refuse_settings(name, refusal.failure, digest).await;
+                match outcome {
+                    Ok(_) => false,
+                    Err(refusal) => state.refuse_settings(name, refusal.failure, digest).await,
                 }
             }
             Err(e) => {
                 let what = format!("the copy in data_dir cannot be read: {e}");
-                state.refuse_settings(name, Failure::new(Stage::Waiting, "HostFault", what), digest).await;
+                state.refuse_settings(name, Failure::new(Stage::Waiting, "HostFault", what), digest).await
             }
         }
     }
 }
 
 impl ManagerState {
-    async fn refuse_settings(&mut self, name: &str, failure: Failure, digest: String) {
-        tracing::error!("plugin {name}: its new settings are rejected: {}", failure.message);
+    /// Shows a failure. Returns whether it may pass.
+    async fn refuse_settings(&mut self, name: &str, failure: Failure, digest: String) -> bool {
+        let may_pass = failure.may_pass();
+        let next = if may_pass { "; they are tried again" } else { "" };
+        tracing::error!("plugin {name}: its new settings are rejected: {}{next}", failure.message);
         self.config.unsettled.insert(name.to_owned());
         self.failed(name, failure, Some(digest)).await;
+        may_pass
     }
 
     /// Warns of settings for plugins that are not loaded.

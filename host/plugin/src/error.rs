@@ -57,6 +57,12 @@ pub enum LoadError {
         /// The setting in config.toml; `None` for a fixed limit.
         setting: Option<&'static str>,
     },
+    /// The compiler needed more than it may have for a component of this size.
+    #[error("compiling it takes more than {what}; make it smaller")]
+    TooCostly {
+        /// The limit, such as `90 s of processor time`.
+        what: String,
+    },
     /// `describe` failed, or the plugin's check of its settings did.
     #[error("{0}")]
     Describe(HookError),

@@ -74,6 +74,7 @@ pub use host::{
 };
 pub use limits::Limits;
 pub use load::{
+    compiler_process::{CompilerProgram, launch as launch_compiler},
     contract::VERSION as CONTRACT_VERSION,
     interfaces::{Interface, Interfaces},
     settings::PluginSettings,

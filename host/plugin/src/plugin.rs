@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 
 use mortise_resource::types::Gvk;
 use tokio::sync::Semaphore;
-use wasmtime::component::Component;
 
 use crate::{
     call::{
@@ -29,6 +28,7 @@ use crate::{
     host::lookup_host::Lookup,
     limits::Limits,
     load::{
+        compile::Compiled,
         component::{CheckedComponent, check_component},
         contract::{self, imports_lookup},
         controller_engine::ControllerEngine,
@@ -74,16 +74,17 @@ impl Plugin {
         settings: &PluginSettings,
     ) -> Result<Arc<Self>, LoadError> {
         let inner = sandbox.inner().clone();
-        let CheckedComponent { digest, component, pre, exports, described, manifest, compiling } =
+        let CheckedComponent { digest, compiled, pre, exports, described, manifest, compiling } =
             check_component(&inner, called, bytes).await?;
         let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
         let hook_exports = HookExports::find(&pre, exports).map_err(contract)?;
 
         let grants = settings.grants_of(&manifest.name).clone();
-        let file = (digest.as_str(), bytes, &component, described.as_slice());
+        let component = &compiled.component;
+        let file = (digest.as_str(), bytes, &compiled, described.as_slice());
         let own = settings.for_plugin(&manifest.name).to_string();
         let controllers = compile_for_controllers(&inner, file, exports, &manifest, grants.clone(), &own).await?;
-        let searches = imports_lookup(&inner.engine, &component)
+        let searches = imports_lookup(&inner.engine, component)
             .then(|| permit(&manifest, grants.clone(), &own).map(Arc::new))
             .transpose()?;
         let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
@@ -118,9 +119,7 @@ impl Plugin {
         };
         let functions = match manifest.functions.is_empty() {
             true => None,
-            false => {
-                Some(share(HookComponent { pre: without_imports(&component).map_err(contract)?, ..hooks.clone() }))
-            }
+            false => Some(share(HookComponent { pre: without_imports(component).map_err(contract)?, ..hooks.clone() })),
         };
         Ok(Arc::new(Self {
             functions,
@@ -278,7 +277,7 @@ impl std::fmt::Debug for Plugin {
 /// granted.
 async fn compile_for_controllers(
     sandbox: &Inner,
-    file: (&str, &[u8], &Component, &[u8]),
+    file: (&str, &[u8], &Compiled, &[u8]),
     exports: Exports,
     manifest: &Manifest,
     grants: Grants,
@@ -290,7 +289,7 @@ async fn compile_for_controllers(
     let permit = permit(manifest, grants, settings)?;
     let limits = sandbox.controller_limits(&manifest.limits);
     let engine = sandbox.controller_engine()?;
-    let component =
-        engine.compile_for_controllers((&sandbox.limits, sandbox.give_back), file, exports, limits, permit).await?;
+    let compiler = (&*sandbox.limits, sandbox.program.as_ref());
+    let component = engine.compile_for_controllers(compiler, file, exports, limits, permit).await?;
     Ok(Some((engine, share(component))))
 }

@@ -37,7 +37,9 @@ use crate::{
     },
     host::{lookup_host::LookupHost, state::State},
     limits::Limits,
-    load::{code_cache::Cache, controller_engine::ControllerEngine},
+    load::{
+        code_cache::Cache, compile::Compiler, compiler_process::CompilerProgram, controller_engine::ControllerEngine,
+    },
     opaque::{Shared, share},
     reconcile_limits::ReconcileLimits,
 };
@@ -55,8 +57,8 @@ pub struct SandboxOptions {
     pub controllers: ReconcileLimits,
     /// Keys that decrypt the files of granted secrets.
     pub identities: Option<Arc<Identities>>,
-    /// Gives memory that the compiler has freed back to the system; called behind each compilation, on its thread.
-    pub give_back: Option<fn()>,
+    /// Program that compiles components; without one, this process does.
+    pub program: Option<CompilerProgram>,
 }
 
 /// Engine, pool, cache and threads that run guests. Cheap to clone.
@@ -81,8 +83,8 @@ pub(crate) struct Inner {
     pub(crate) pool: PoolSize,
     controllers: ReconcileLimits,
     pub(crate) identities: Option<Arc<Identities>>,
-    /// Gives freed memory back to the system.
-    pub(crate) give_back: Option<fn()>,
+    /// Program that compiles components.
+    pub(crate) program: Option<CompilerProgram>,
     /// Engine for controllers, once there are some.
     controller_engine: Mutex<Option<Shared<ControllerEngine>>>,
     /// Host that answers the searches of hooks, once there is one.
@@ -136,7 +138,7 @@ impl Sandbox {
                 pool,
                 controllers: policy.controllers,
                 identities: policy.identities,
-                give_back: policy.give_back,
+                program: policy.program,
                 controller_engine: Mutex::default(),
                 lookup: Mutex::default(),
                 low_priority: LowPriorityThreads::default(),
@@ -175,6 +177,16 @@ impl Sandbox {
 }
 
 impl Inner {
+    /// Compiler for the hooks' engine.
+    pub(crate) fn compiler(&self) -> Compiler<'_> {
+        Compiler {
+            engine: &self.engine,
+            reservation: self.pool.reservation,
+            limits: &self.limits,
+            program: self.program.as_ref(),
+        }
+    }
+
     /// Engine for controllers, made now if it does not exist yet.
     pub(crate) fn controller_engine(&self) -> Result<Shared<ControllerEngine>, LoadError> {
         let mut controller_engine = self.controller_engine.lock();

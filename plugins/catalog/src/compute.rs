@@ -80,7 +80,11 @@ fn number(wanted: &ServicePort, workload: &Workload, address: &WorkloadAddress) 
     if let Ok(number) = wanted.target_port.parse::<u16>() {
         return Some(number.into());
     }
-    workload.ports.iter().find(|port| port.name == wanted.target_port && is_at(address, &port.name)).map(|port| port.port)
+    workload
+        .ports
+        .iter()
+        .find(|port| port.name == wanted.target_port && is_at(address, &port.name))
+        .map(|port| port.port)
 }
 
 /// Whether a workload offers a port of this name at an address.
@@ -93,7 +97,10 @@ mod tests {
     use mortise_plugin::{prost, testing::World};
 
     use super::*;
-    use crate::{WORKLOAD, proto::catalog::v1::{Health, WorkloadPort}};
+    use crate::{
+        WORKLOAD,
+        proto::catalog::v1::{Health, WorkloadPort},
+    };
 
     #[test]
     fn sizes_are_counted_as_the_endpoints_are_computed() {
@@ -110,7 +117,8 @@ mod tests {
             ..Workload::default()
         };
         let workload = Typed::new(WORKLOAD.id("web", &World::tenancy()), data);
-        let wants = |target: &str| ServicePort { name: "http".into(), target_port: target.into(), ..Default::default() };
+        let wants =
+            |target: &str| ServicePort { name: "http".into(), target_port: target.into(), ..Default::default() };
         for ports in [vec![], vec![wants("http")], vec![wants("8080")], vec![wants("other"), wants("admin")]] {
             let service = Service { ports, ..Service::default() };
             let found = endpoints(&service, &workload);

@@ -12,7 +12,9 @@ use mortise_api::{
     DestinationOptions, DnsOptions, HttpOptions, IdentityOptions, ServerOptions, TlsOptions, ZonePreference,
 };
 use mortise_audit::{AuditLog, Events};
-use mortise_plugin_host::{Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, threshold};
+use mortise_plugin_host::{
+    CompilerProgram, Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, threshold,
+};
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
@@ -122,7 +124,7 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
         log_levels: levels.collect(),
         controllers: reconcile_limits(config),
         identities: None,
-        give_back: Some(crate::arenas::give_back),
+        program: CompilerProgram::this(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The configuration's file: whether it has changed and settled.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -15,18 +15,38 @@ pub(crate) struct ConfigWatch {
     pending: Option<(Option<Stamp>, Instant)>,
     /// Plugins that rejected their new settings.
     pub(crate) unsettled: BTreeSet<String>,
+    /// Number of the last reload for changed settings, by plugin.
+    reloads: BTreeMap<String, u64>,
 }
 
 impl ConfigWatch {
     pub(crate) fn new(path: Option<&Path>) -> Self {
         let acted = path.and_then(Stamp::at);
-        Self { path: path.map(Path::to_owned), acted, pending: None, unsettled: BTreeSet::new() }
+        Self {
+            path: path.map(Path::to_owned),
+            acted,
+            pending: None,
+            unsettled: BTreeSet::new(),
+            reloads: BTreeMap::new(),
+        }
     }
 
     /// Notes that the file is read now.
     pub(crate) fn note_read(&mut self) {
         self.acted = self.path.as_deref().and_then(Stamp::at);
         self.pending = None;
+    }
+
+    /// Begins a reload of a plugin. Returns its number.
+    pub(crate) fn next_reload(&mut self, plugin: &str) -> u64 {
+        let number = self.reloads.entry(plugin.to_owned()).or_default();
+        *number += 1;
+        *number
+    }
+
+    /// Whether a later reload of the plugin has begun.
+    pub(crate) fn has_later_reload(&self, plugin: &str, number: u64) -> bool {
+        self.reloads.get(plugin).is_some_and(|last| *last > number)
     }
 
     /// Whether the file has changed and settled; the error is the time until the next look.

@@ -104,7 +104,7 @@ impl Core {
         read.await.unwrap_or_else(|_| Err(Failure::new(Stage::Waiting, "HostFault", "reading the file was aborted")))
     }
 
-    /// Loads the content of a source, and shows the result.
+    /// Loads the content of a source, and shows the result. Returns whether it failed for a fault that may pass.
     pub(crate) async fn load_content(
         &self,
         source: &str,
@@ -112,7 +112,7 @@ impl Core {
         content: Result<Content, Failure>,
         turn: &mut Option<Turn>,
         place: LoadPermit,
-    ) {
+    ) -> bool {
         let digest = content.as_ref().ok().map(|content| content.digest.clone());
         let outcome = match content {
             Err(failure) => Err(LoadRefusal::from(failure)),
@@ -134,6 +134,7 @@ impl Core {
         {
             self.fall_back(name, turn).await;
         }
+        let may_pass = outcome.as_ref().err().is_some_and(|refusal| refusal.failure.may_pass());
         let mut state = self.lock().await;
         match outcome {
             Ok(Loaded { change: LoadEffect::Superseded, .. }) => {}
@@ -150,6 +151,7 @@ impl Core {
             Ok(loaded) => state.file_loaded(source, loaded.name).await,
             Err(refusal) => state.refuse_file(source, refusal).await,
         }
+        may_pass
     }
 }
 

@@ -1,7 +1,9 @@
 //! The stages of a transition and their failures, in the words of the condition `Loaded`.
 
+use std::time::Duration;
+
 use mortise_plugin_host::LoadError;
-use mortise_resource::{Code, Error};
+use mortise_resource::{Code, Error, backoff::Backoff};
 use mortise_service::registry::RegistryError;
 
 /// The stages of a transition, in order.
@@ -44,6 +46,16 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
+/// Pause before the first further attempt after a fault that may pass.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between attempts.
+pub(crate) const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
+/// Pause before a further attempt, after this number of earlier ones.
+pub(crate) fn retry_pause(attempts: u32) -> Duration {
+    Backoff::new(RETRY_PAUSE, MAX_RETRY_PAUSE).delay(attempts)
+}
+
 impl Failure {
     /// A failure.
     pub(crate) fn new(stage: Stage, reason: &'static str, message: impl Into<String>) -> Self {
@@ -77,7 +89,7 @@ impl From<LoadError> for Failure {
             LoadError::NotAComponent { .. } => "NotAComponent",
             LoadError::UnknownImport { .. } => "UnknownImport",
             LoadError::Contract { .. } => "WrongContract",
-            LoadError::ExceedsLimit { .. } => "TooHungry",
+            LoadError::ExceedsLimit { .. } | LoadError::TooCostly { .. } => "TooHungry",
             LoadError::Describe(_) => "DescribeFailed",
             LoadError::Manifest(_) => "BadManifest",
             LoadError::NotGranted(_) => "NotGranted",

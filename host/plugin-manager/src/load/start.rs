@@ -5,7 +5,7 @@
 //! rejected, and tried again when it changes. A rejected file leaves the component that served before in service.
 //! Sources are loaded one after another, in a fixed order ([`ManagerState::sources`]).
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use mortise_plugin_host::Plugin;
 use mortise_resource::{pb::condition::State, types::Gvk};
@@ -17,7 +17,7 @@ use crate::{
     files::folder::{self, Stamp},
     load::{
         content::Content,
-        stage::{Failure, Stage},
+        stage::{Failure, Stage, retry_pause},
     },
     options::{Bundled, StartError},
     plugin_resources::{PluginRecord, STATUS_KEY, condition},
@@ -37,7 +37,7 @@ enum Source {
 
 impl Core {
     /// Loads all sources.
-    pub(crate) async fn start(&self) -> Result<(), StartError> {
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), StartError> {
         let (sources, missing) = {
             let mut state = self.lock().await;
             state.restore_records();
@@ -53,8 +53,9 @@ impl Core {
             let text = format!("{source} is gone; stored resources can be read and deleted, but not written");
             state.set_loaded(&name, State::False, REMOVED, text).await;
         }
+        let mut postponed = Vec::new();
         for source in sources {
-            self.start_source(source).await;
+            postponed.extend(self.start_source(source).await);
         }
         let mut state = self.lock().await;
         // Removes records of files that are gone or have become plugins.
@@ -71,12 +72,19 @@ impl Core {
         let records = plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
         // Without space, reads and deletions go on; the records are written once there is some.
         match resources.put_logged(records).await {
-            Err(StoreError::Full { .. }) => Ok(()),
-            put => Ok(put?),
+            Err(StoreError::Full { .. }) => {}
+            put => put?,
         }
+        drop(state);
+        for bundled in postponed {
+            let core = self.clone();
+            self.work.spawn(async move { core.load_bundled_again(bundled).await });
+        }
+        Ok(())
     }
 
-    async fn start_source(&self, source: Source) {
+    /// Loads a source. Returns a bundled plugin that failed for a fault that may pass.
+    async fn start_source(&self, source: Source) -> Option<Bundled> {
         let (name, digest) = {
             let state = self.lock().await;
             match &source {
@@ -108,22 +116,49 @@ impl Core {
                 if let Source::File(file, stamp) = &source {
                     self.lock().await.file(file).installed(Some(*stamp), held);
                 }
-                return;
+                return None;
             }
             if disabled && matches!(source, Source::Bundled(_)) {
-                return;
+                return None;
             }
         }
         match source {
-            Source::Bundled((_, bytes)) => {
-                let digest = digest.unwrap_or_else(|| folder::digest(bytes));
-                let content = Content { bytes: bytes.to_vec(), digest, origin: Origin::Binary, signature: Ok(None) };
-                let (content, place) = (Ok(content), self.work.place().await);
-                self.load_content(BUNDLED, name, content, &mut None, place).await;
-            }
+            Source::Bundled(bundled) => self.load_bundled(bundled, name).await.then_some(bundled),
             Source::File(file, stamp) => {
                 self.lock().await.file(&file).load_begins();
                 self.handle_file(&file, stamp, Instant::now()).await;
+                None
+            }
+        }
+    }
+
+    /// Loads a bundled plugin. Returns whether it failed for a fault that may pass.
+    async fn load_bundled(&self, (_, bytes): Bundled, plugin_before: Option<String>) -> bool {
+        let digest = folder::digest(bytes);
+        let content = Content { bytes: bytes.to_vec(), digest, origin: Origin::Binary, signature: Ok(None) };
+        let place = self.work.place().await;
+        self.load_content(BUNDLED, plugin_before, Ok(content), &mut None, place).await
+    }
+
+    /// Loads a bundled plugin ever later, until it serves, an operator has decided about it, or it fails for a fault of
+    /// its own.
+    async fn load_bundled_again(&self, bundled: Bundled) {
+        let (name, bytes) = bundled;
+        for failures in 0.. {
+            tokio::time::sleep(retry_pause(failures)).await;
+            let before = {
+                let state = self.lock().await;
+                let serves = |plugin: &Arc<Plugin>| plugin.digest() == folder::digest(bytes);
+                let known = state.plugins.get(name);
+                if state.registry.load().plugin(name).is_some_and(serves)
+                    || known.is_some_and(|managed| managed.is_disabled() || managed.record.data.rolled_back)
+                {
+                    return;
+                }
+                known.filter(|managed| managed.had_source(BUNDLED)).map(|_| name.to_owned())
+            };
+            if !self.load_bundled(bundled, before).await {
+                return;
             }
         }
     }

@@ -19,12 +19,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::files::folder::Stamp;
-
-/// Pause before the first further attempt after a fault that may pass.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause between attempts.
-const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
+use crate::{files::folder::Stamp, load::stage::retry_pause};
 
 /// State of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -180,7 +175,7 @@ impl PluginFile {
 
     /// Records that the content was rejected for a fault that may pass.
     pub(crate) fn postponed(&mut self) {
-        let pause = RETRY_PAUSE.saturating_mul(1 << self.attempts.min(16)).min(MAX_RETRY_PAUSE);
+        let pause = retry_pause(self.attempts);
         self.attempts = self.attempts.saturating_add(1);
         (self.state, self.outcome) = (FileState::Unchanged, Outcome::Postponed { until: Instant::now() + pause });
     }

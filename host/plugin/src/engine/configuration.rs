@@ -46,6 +46,16 @@ pub(crate) fn fingerprint(engine: &Engine) -> u64 {
 }
 
 pub(crate) fn config(limits: &Limits, size: &PoolSize) -> Config {
+    let mut config = of_code(size.reservation);
+    config.allocation_strategy(match size.strategy {
+        pool::Strategy::Pooled => InstanceAllocationStrategy::Pooling(size.config(limits)),
+        pool::Strategy::OnDemand => InstanceAllocationStrategy::OnDemand,
+    });
+    config
+}
+
+/// The part on which code depends. `reservation` is the address space of one memory, bytes.
+pub(crate) fn of_code(reservation: u64) -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)
@@ -62,9 +72,6 @@ pub(crate) fn config(limits: &Limits, size: &PoolSize) -> Config {
         .memory_guard_size(pool::GUARD_BYTES);
     // Both strategies reserve the largest size of a memory at its creation: growth within the limit never fails, so
     // only where memories lie differs, and fuel, limits and answers are the same.
-    config.memory_reservation(size.reservation).memory_may_move(false).allocation_strategy(match size.strategy {
-        pool::Strategy::Pooled => InstanceAllocationStrategy::Pooling(size.config(limits)),
-        pool::Strategy::OnDemand => InstanceAllocationStrategy::OnDemand,
-    });
+    config.memory_reservation(reservation).memory_may_move(false);
     config
 }

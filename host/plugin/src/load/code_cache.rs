@@ -29,9 +29,13 @@ use std::{
 use hmac::{Hmac, Mac as _};
 use mortise_durable_fs::{AtomicFile, FsError};
 use sha2::{Digest as _, Sha256};
-use wasmtime::{Engine, component::Component};
+use wasmtime::Engine;
 
-use crate::{engine::configuration, error::LoadError};
+use crate::{
+    engine::configuration,
+    error::LoadError,
+    load::{compile::Compiled, machine_code::MachineCode},
+};
 
 /// Version of the files' layout.
 const LAYOUT_VERSION: &str = "1";
@@ -58,7 +62,7 @@ pub(crate) struct Cache {
 
 /// Cached data of a component.
 pub(crate) struct Entry {
-    pub(crate) component: Component,
+    pub(crate) compiled: Compiled,
     pub(crate) manifest: Vec<u8>,
 }
 
@@ -117,8 +121,9 @@ impl Cache {
         let path = self.path(digest);
         let bytes = fs::read(&path).ok()?;
         let entry = self.verified(digest, &bytes).and_then(|(manifest, code)| {
-            let component = deserialize(engine, code)?;
-            Some(Entry { component, manifest: manifest.to_vec() })
+            let code = MachineCode::of(code).ok()?;
+            let component = code.load(engine).ok()?;
+            Some(Entry { compiled: Compiled { component, code }, manifest: manifest.to_vec() })
         });
         if entry.is_some() {
             // Marks the time of last use. A file that cannot be marked is removed a little earlier.
@@ -139,17 +144,17 @@ impl Cache {
     }
 
     /// Keeps an entry. A failure is logged and costs the next start some time.
-    pub(crate) fn put(&self, digest: &str, component: &Component, manifest: &[u8]) {
+    pub(crate) fn put(&self, digest: &str, code: &MachineCode, manifest: &[u8]) {
         if self.secret.is_none() {
             return;
         }
-        if let Err(e) = self.try_put(digest, component, manifest) {
+        if let Err(e) = self.try_put(digest, code, manifest) {
             tracing::warn!(dir = %self.dir.display(), "compile cache not written: {e}");
         }
     }
 
-    fn try_put(&self, digest: &str, component: &Component, manifest: &[u8]) -> Result<(), wasmtime::Error> {
-        let code = component.serialize()?;
+    fn try_put(&self, digest: &str, code: &MachineCode, manifest: &[u8]) -> Result<(), wasmtime::Error> {
+        let code = code.bytes()?;
         let len = (manifest.len() as u64).to_le_bytes();
         let mac = self
             .mac(&[digest.as_bytes(), &len, manifest, &code])
@@ -207,12 +212,6 @@ impl Cache {
 
 fn fingerprint(engine: &Engine) -> String {
     format!("{:016x}", configuration::fingerprint(engine))
-}
-
-/// Moves a component to another engine that can run the same code, without compiling it again. `None` if that fails.
-pub(crate) fn move_to_engine(component: &Component, to: &Engine) -> Option<Component> {
-    // The bytes that would go into a file; they never left this process.
-    deserialize(to, &component.serialize().ok()?)
 }
 
 /// Secret of this directory, made at the first use and whenever others had access. The error names the path at fault.
@@ -277,14 +276,6 @@ fn new_secret(path: &Path) -> io::Result<[u8; 32]> {
     made.map(|()| secret).map_err(|e| e.source)
 }
 
-/// Loads machine code from a file: the only unsafe code of the host.
-#[allow(unsafe_code, reason = "wasmtime cannot check machine code; the reason is below")]
-fn deserialize(engine: &Engine, code: &[u8]) -> Option<Component> {
-    // SAFETY: the bytes came out of `Component::serialize` of this very program: their checksum is keyed with a secret
-    // that only this user can read. Wasmtime itself refuses code of another version, setting or processor.
-    unsafe { Component::deserialize(engine, code) }.ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,10 +283,10 @@ mod tests {
     const EMPTY: &[u8] = b"(component)";
     const LIMIT: u64 = 1 << 30;
 
-    fn component(engine: &Engine) -> Component {
+    fn code(engine: &Engine) -> MachineCode {
         // `\0asm`, version 13 of the component layer: the empty component.
         let bytes = [0x00, 0x61, 0x73, 0x6d, 0x0d, 0x00, 0x01, 0x00];
-        Component::from_binary(engine, &bytes).unwrap()
+        MachineCode::of(&engine.precompile_component(&bytes).unwrap()).unwrap()
     }
 
     #[test]
@@ -305,7 +296,7 @@ mod tests {
         let cache = Cache::open(dir.path().join("cache"), LIMIT, &engine).unwrap();
         let digest = digest(EMPTY);
         assert!(cache.get(&engine, &digest).is_none());
-        cache.put(&digest, &component(&engine), b"manifest");
+        cache.put(&digest, &code(&engine), b"manifest");
         assert_eq!(cache.get(&engine, &digest).unwrap().manifest, b"manifest");
 
         let path = cache.path(&digest);
@@ -325,7 +316,7 @@ mod tests {
         let cache = Cache::open(dir.path().join("one"), LIMIT, &engine).unwrap();
         let two = Cache::open(dir.path().join("two"), LIMIT, &engine).unwrap();
         let (a, b) = (digest(b"a"), digest(b"b"));
-        cache.put(&a, &component(&engine), b"");
+        cache.put(&a, &code(&engine), b"");
         fs::copy(cache.path(&a), cache.path(&b)).unwrap();
         assert!(cache.get(&engine, &b).is_none(), "renamed");
         fs::copy(cache.path(&a), two.path(&a)).unwrap();
@@ -344,7 +335,7 @@ mod tests {
             let digest = digest(EMPTY);
             fs::write(crooked.join(format!("{digest}-{}-{LAYOUT_VERSION}.bin", fingerprint(&engine))), b"foreign")
                 .unwrap();
-            cache.put(&digest, &component(&engine), b"");
+            cache.put(&digest, &code(&engine), b"");
             assert!(cache.get(&engine, &digest).is_none());
             assert!(cache.of_engine(&engine).get(&engine, &digest).is_none());
         }
@@ -369,7 +360,7 @@ mod tests {
         let engine = Engine::default();
         let cache = Cache::open(dir.path().join("cache"), LIMIT, &engine).unwrap();
         let digest = digest(EMPTY);
-        cache.put(&digest, &component(&engine), b"");
+        cache.put(&digest, &code(&engine), b"");
         assert_eq!(mode(&cache.dir), 0o700);
         assert_eq!(mode(&cache.path(&digest)), 0o600);
         assert_eq!(mode(&cache.dir.join("secret")), 0o600);
@@ -392,7 +383,7 @@ mod tests {
             file.set_times(FileTimes::new().set_accessed(used)).unwrap();
         };
         for (n, digest) in digests.iter().enumerate() {
-            cache.put(digest, &component(&engine), b"");
+            cache.put(digest, &code(&engine), b"");
             age(digest, 1_000 - n as u64);
         }
         fs::write(place.join(".mortise-1.part"), b"left").unwrap();
@@ -408,10 +399,10 @@ mod tests {
         assert!(!place.join(".mortise-1.part").exists() && place.join(".mortise-2.part").exists());
 
         age(&digests[2], 500);
-        two.put(&digest(b"d"), &component(&engine), b"");
+        two.put(&digest(b"d"), &code(&engine), b"");
         let kept = digests.each_ref().map(|digest| two.get(&engine, digest).is_some());
         assert_eq!(kept, [true, false, false]);
-        two.put(&digests[1], &component(&engine), &vec![0; 3 * each as usize]);
+        two.put(&digests[1], &code(&engine), &vec![0; 3 * each as usize]);
         assert!(two.get(&engine, &digests[1]).is_none(), "larger than everything may be");
         assert!(two.get(&engine, &digest(b"d")).is_some());
     }
@@ -421,7 +412,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::default();
         let cache = Cache::open(dir.path().join("cache"), 0, &engine).unwrap();
-        cache.put(&digest(EMPTY), &component(&engine), b"");
+        cache.put(&digest(EMPTY), &code(&engine), b"");
         assert!(cache.get(&engine, &digest(EMPTY)).is_none());
     }
 
@@ -432,12 +423,12 @@ mod tests {
         let place = dir.path().join("cache");
         let digest = digest(EMPTY);
         let kept_after = |change: &dyn Fn()| {
-            Cache::open(place.clone(), LIMIT, &engine).unwrap().put(&digest, &component(&engine), b"");
+            Cache::open(place.clone(), LIMIT, &engine).unwrap().put(&digest, &code(&engine), b"");
             change();
             let cache = Cache::open(place.clone(), LIMIT, &engine).unwrap();
             assert_eq!((mode(&place), mode(&place.join("secret"))), (0o700, 0o600));
             let kept = cache.get(&engine, &digest).is_some();
-            cache.put(&digest, &component(&engine), b"");
+            cache.put(&digest, &code(&engine), b"");
             assert!(cache.get(&engine, &digest).is_some(), "it works on");
             kept
         };
@@ -460,7 +451,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::default();
         let place = dir.path().join("cache");
-        Cache::open(place.clone(), LIMIT, &engine).unwrap().put(&digest(EMPTY), &component(&engine), b"");
+        Cache::open(place.clone(), LIMIT, &engine).unwrap().put(&digest(EMPTY), &code(&engine), b"");
         for foreign in [place.join("secret"), place.clone()] {
             std::os::unix::fs::chown(&foreign, Some(12_345), None).unwrap();
             let cache = Cache::open(place.clone(), LIMIT, &engine).unwrap();

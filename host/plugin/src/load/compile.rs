@@ -1,8 +1,12 @@
-//! Compiles components, on a few threads that end afterwards: served calls keep the other cores.
+//! Compiles components: in a process that ends afterwards, or on a few threads of this one.
 //!
-//! The compiler frees what it used, but its data lies between the parts of the component that stay. So the component is
-//! loaded again from its code, as it would be from the cache, and the freed memory is given back to the system:
-//! otherwise a server that has compiled two small plugins keeps some 45 MiB more than one that found them in the cache.
+//! # Contract
+//! With a [`CompilerProgram`] nothing of the compiler stays in this process, neither its memory nor the pages of the
+//! program's file that hold it, and a component that takes too much of either ends the other process alone
+//! ([`super::compiler_process`]). Both ways give the same code. It is loaded as it would be from the cache.
+//!
+//! # Cost
+//! Half of the cores, so that served calls keep the others. A process costs some 10 ms more.
 
 use std::thread;
 
@@ -11,54 +15,77 @@ use wasmtime::{Engine, component::Component};
 use crate::{
     error::LoadError,
     limits::Limits,
-    load::{code_cache::move_to_engine, needs::exceeded_limit},
+    load::{
+        compiler_process::{self, CompilerProgram},
+        machine_code::MachineCode,
+        needs::exceeded_limit,
+    },
 };
 
-/// Compiles a component's file. `give_back` gives freed memory to the system.
-pub(crate) async fn compile(
-    engine: &Engine,
-    limits: &Limits,
-    bytes: &[u8],
-    give_back: Option<fn()>,
-) -> Result<Component, LoadError> {
-    let not = |what: String| LoadError::NotAComponent { what };
-    if Engine::detect_precompiled(bytes).is_some() {
-        return Err(not("it is precompiled machine code, which is never accepted; use the .wasm file".into()));
-    }
-    match bytes {
-        [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
-            return Err(not(
-                "it is a core module; turn it into a component, as guest-build and wit-component do".into()
-            ));
+/// Engine, reservation and limits under which components are compiled.
+#[derive(Clone, Copy)]
+pub(crate) struct Compiler<'a> {
+    pub(crate) engine: &'a Engine,
+    /// Address space of one memory in this engine, bytes: a part of what the code depends on.
+    pub(crate) reservation: u64,
+    pub(crate) limits: &'a Limits,
+    /// `None`: this process compiles.
+    pub(crate) program: Option<&'a CompilerProgram>,
+}
+
+/// A component that is ready for one engine, and its code for others.
+pub(crate) struct Compiled {
+    pub(crate) component: Component,
+    pub(crate) code: MachineCode,
+}
+
+impl Compiler<'_> {
+    /// Compiles a component's file.
+    pub(crate) async fn compile(&self, bytes: &[u8]) -> Result<Compiled, LoadError> {
+        let not = |what: &str| LoadError::NotAComponent { what: what.into() };
+        if Engine::detect_precompiled(bytes).is_some() {
+            return Err(not("it is precompiled machine code, which is never accepted; use the .wasm file"));
         }
-        [0, b'a', b's', b'm', ..] => {}
-        _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else".into())),
-    }
-    let (engine, bytes, threads) = (engine.clone(), bytes.to_vec(), threads(limits));
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(|n| format!("mortise-compiler-{n}"))
-        .build()
-        .map_err(|source| LoadError::Host {
-            what: "the compiler's threads cannot be started",
-            source: source.into(),
-        })?;
-    let compiled = tokio::task::spawn_blocking(move || {
-        let compiled = pool.install(|| Component::from_binary(&engine, &bytes))?;
-        drop((pool, bytes));
-        let component = move_to_engine(&compiled, &engine).unwrap_or_else(|| compiled.clone());
-        drop(compiled);
-        if let Some(give_back) = give_back {
-            give_back();
+        match bytes {
+            [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
+                return Err(not("it is a core module; turn it into a component, as guest-build and wit-component do"));
+            }
+            [0, b'a', b's', b'm', ..] => {}
+            _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else")),
         }
-        Ok(component)
-    })
-    .await;
-    match compiled {
-        Ok(Ok(component)) => Ok(component),
-        Ok(Err(e)) => Err(exceeded_limit(&e, limits).unwrap_or_else(|| not(format!("{e:#}")))),
-        Err(_) => Err(not("the compiler panicked; see the log".into())),
+        let threads = threads(self.limits);
+        let code = match self.program {
+            Some(program) => compiler_process::compile(program, (self.reservation, threads), bytes).await?,
+            None => self.compile_here(bytes, threads).await?,
+        };
+        match code.load(self.engine) {
+            Ok(component) => Ok(Compiled { component, code }),
+            Err(e) => Err(exceeded_limit(&e, self.limits).unwrap_or_else(|| not(&format!("{e:#}")))),
+        }
     }
+
+    /// Compiles in this process.
+    async fn compile_here(&self, bytes: &[u8], threads: usize) -> Result<MachineCode, LoadError> {
+        let host = |what| move |source: wasmtime::Error| LoadError::Host { what, source };
+        let (engine, bytes) = (self.engine.clone(), bytes.to_vec());
+        let pool = pool(threads)
+            .map_err(|source| host("the compiler's threads cannot be started")(wasmtime::Error::new(source)))?;
+        let compiled = tokio::task::spawn_blocking(move || pool.install(|| engine.precompile_component(&bytes))).await;
+        match compiled {
+            Ok(Ok(code)) => MachineCode::of(&code)
+                .map_err(|source| host("keeping compiled code in memory")(wasmtime::Error::new(source))),
+            Ok(Err(e)) => {
+                let not = || LoadError::NotAComponent { what: format!("{e:#}") };
+                Err(exceeded_limit(&e, self.limits).unwrap_or_else(not))
+            }
+            Err(_) => Err(LoadError::NotAComponent { what: "the compiler panicked; see the log".into() }),
+        }
+    }
+}
+
+/// Threads for one compilation.
+pub(super) fn pool(threads: usize) -> Result<rayon::ThreadPool, rayon::ThreadPoolBuildError> {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|n| format!("mortise-compiler-{n}")).build()
 }
 
 /// Cores that may compile at once.

@@ -9,10 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use wasmtime::{
-    Store,
-    component::{Component, InstancePre},
-};
+use wasmtime::{Store, component::InstancePre};
 
 use crate::{
     bindings::described::DescribedIndices,
@@ -21,7 +18,7 @@ use crate::{
     host::{state::State, wasi},
     load::{
         code_cache,
-        compile::compile,
+        compile::Compiled,
         contract,
         loading_call::{PluginName, call_once},
         needs::check_limits,
@@ -34,7 +31,7 @@ use crate::{
 /// A component that fits the contract, and its manifest.
 pub(crate) struct CheckedComponent {
     pub(crate) digest: String,
-    pub(crate) component: Component,
+    pub(crate) compiled: Compiled,
     pub(crate) pre: InstancePre<State>,
     pub(crate) exports: Exports,
     pub(crate) described: Vec<u8>,
@@ -53,17 +50,18 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
     let cached = inner.cache.get(&inner.engine, &digest);
     let from_cache = cached.is_some();
     let begun = Instant::now();
-    let (component, known) = match cached {
-        Some(entry) => (entry.component, Some(entry.manifest)),
-        None => (compile(&inner.engine, &inner.limits, bytes, inner.give_back).await?, None),
+    let (compiled, known) = match cached {
+        Some(entry) => (entry.compiled, Some(entry.manifest)),
+        None => (inner.compiler().compile(bytes).await?, None),
     };
+    let component = &compiled.component;
     let compiling = (!from_cache).then(|| begun.elapsed());
 
-    let exports = contract::check(&inner.engine, &component)?;
-    check_limits(&component, &inner.limits)?;
+    let exports = contract::check(&inner.engine, component)?;
+    check_limits(component, &inner.limits)?;
     let mut linker = inner.linker.clone();
-    let pre = wasi::link::link(&mut linker, &inner.engine, &component, false)
-        .and_then(|()| linker.instantiate_pre(&component))
+    let pre = wasi::link::link(&mut linker, &inner.engine, component, false)
+        .and_then(|()| linker.instantiate_pre(component))
         .map_err(|e| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") })?;
     component
         .initialize_copy_on_write_image()
@@ -75,9 +73,9 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
     };
     let manifest = Manifest::read(&described, exports)?;
     if !from_cache {
-        inner.cache.put(&digest, &component, &described);
+        inner.cache.put(&digest, &compiled.code, &described);
     }
-    Ok(CheckedComponent { digest, component, pre, exports, described, manifest, compiling })
+    Ok(CheckedComponent { digest, compiled, pre, exports, described, manifest, compiling })
 }
 
 /// Calls `describe` in an instance of its own.

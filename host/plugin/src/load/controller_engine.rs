@@ -19,10 +19,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout_at,
 };
-use wasmtime::{
-    Engine,
-    component::{Component, Linker},
-};
+use wasmtime::{Engine, component::Linker};
 
 use crate::{
     call::{
@@ -39,8 +36,9 @@ use crate::{
     host::{files::MAX_FILE_THREADS, state::State, wasi},
     limits::Limits,
     load::{
-        code_cache::{self, Cache},
-        compile::compile,
+        code_cache::Cache,
+        compile::{Compiled, Compiler},
+        compiler_process::CompilerProgram,
         contract,
         needs::least_memory,
     },
@@ -55,6 +53,8 @@ const DEFAULT_INSTANCES: u32 = 64;
 /// Engine for controllers, and its warm instances.
 pub(crate) struct ControllerEngine {
     pub(crate) engine: Engine,
+    /// Address space of one memory, bytes.
+    reservation: u64,
     linker: Linker<State>,
     pub(crate) limits: ReconcileLimits,
     /// Cache of code for this engine; `None` if the hooks' code fits.
@@ -84,8 +84,8 @@ impl ControllerEngine {
         limits: &ReconcileLimits,
     ) -> Result<Self, LoadError> {
         let host = |what| move |source| LoadError::Host { what, source };
-        let (config, size) = size(pool, limits, pool::address_space());
-        let mut config = configuration::config(hook_limits, &config);
+        let (layout, size) = size(pool, limits, pool::address_space());
+        let mut config = configuration::config(hook_limits, &layout);
         config.async_stack_size(pool::CONTROLLER_STACK_BYTES);
         let engine = Engine::new(&config).map_err(host("setting up the engine for controllers"))?;
         let linker = configuration::linker(&engine).map_err(host("linking the plugin contract for controllers"))?;
@@ -94,6 +94,7 @@ impl ControllerEngine {
         Ok(Self {
             cache: (!same).then(|| cache.of_engine(&engine)),
             engine,
+            reservation: layout.reservation,
             linker,
             limits: limits.clone(),
             slots: Arc::new(Semaphore::new(size)),
@@ -105,17 +106,17 @@ impl ControllerEngine {
     }
 
     /// Makes a component ready for this engine, compiled under the limits of the hooks. `bytes` are the component's
-    /// file, and `component` is the one compiled for the hooks' engine.
+    /// file, and `compiled` is the one compiled for the hooks' engine.
     pub(crate) async fn compile_for_controllers(
         &self,
-        (hook_limits, give_back): (&Limits, Option<fn()>),
-        (digest, bytes, component, manifest): (&str, &[u8], &Component, &[u8]),
+        (hook_limits, program): (&Limits, Option<&CompilerProgram>),
+        (digest, bytes, compiled, manifest): (&str, &[u8], &Compiled, &[u8]),
         exports: Exports,
         limits: Limits,
         permit: Permit,
     ) -> Result<ControllerComponent, LoadError> {
         let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
-        let least = least_memory(component);
+        let least = least_memory(&compiled.component);
         if least > self.limits.memory_bytes as u64 {
             return Err(LoadError::ExceedsLimit {
                 what: format!("{least} bytes of memory"),
@@ -124,15 +125,17 @@ impl ControllerEngine {
             });
         }
         let known = match &self.cache {
-            None => code_cache::move_to_engine(component, &self.engine),
-            Some(cache) => cache.get(&self.engine, digest).map(|entry| entry.component),
+            None => compiled.code.load(&self.engine).ok(),
+            Some(cache) => cache.get(&self.engine, digest).map(|entry| entry.compiled.component),
         };
         let component = match known {
             Some(component) => component,
             None => {
-                let compiled = compile(&self.engine, hook_limits, bytes, give_back).await?;
-                self.cache.iter().for_each(|cache| cache.put(digest, &compiled, manifest));
-                compiled
+                let (engine, reservation) = (&self.engine, self.reservation);
+                let compiler = Compiler { engine, reservation, limits: hook_limits, program };
+                let compiled = compiler.compile(bytes).await?;
+                self.cache.iter().for_each(|cache| cache.put(digest, &compiled.code, manifest));
+                compiled.component
             }
         };
         let mut linker = self.linker.clone();

@@ -1,10 +1,6 @@
 //! Imports and exports of a component, compared with this host: for a look at a file before it is installed.
 
-use crate::{
-    Sandbox,
-    error::LoadError,
-    load::{compile::compile, contract},
-};
+use crate::{Sandbox, error::LoadError, load::contract};
 
 /// A component's imports and exports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +31,7 @@ impl Interfaces {
         if bytes.len() > limit {
             return Err(LoadError::TooLarge { size: bytes.len(), limit });
         }
-        let component = compile(&inner.engine, &inner.limits, bytes, inner.give_back).await?;
+        let component = inner.compiler().compile(bytes).await?.component;
         let ty = component.component_type();
         let port =
             |name: &str, fault: fn(&str) -> Option<String>| Interface { name: name.to_owned(), remedy: fault(name) };

@@ -99,7 +99,8 @@ impl Layout {
         }
         let next = part.map_or(0, |number| number + 1).min(self.slices.len());
         for (number, from) in (next..).zip(names.iter().take(room)) {
-            let free = (0_u32..).map(|salt| slice_name(service, from, salt)).find(|name| self.number_of(name).is_none());
+            let free =
+                (0_u32..).map(|salt| slice_name(service, from, salt)).find(|name| self.number_of(name).is_none());
             self.slices.insert(number, SliceRange { slice: free.unwrap_or_default(), from: from.clone() });
         }
         Ok(())

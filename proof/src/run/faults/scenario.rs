@@ -258,7 +258,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "threads-refused",
         cause: Cause::Calls(&[failing(calls::THREAD, errors::EAGAIN, "")]),
         work: Work::Reload,
-        log: &["the compiler's threads cannot be started"],
+        log: &["starting a process that compiles"],
         is_quick: true,
         ..NORMAL
     },

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -158,6 +159,20 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     int fault = meets(THREAD, NULL, -1);
     if (fault > 0) return fault;
     return NEXT(pthread_create)(thread, attributes, run, argument);
+}
+
+// A system that refuses threads refuses processes, too.
+int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
+                 char *const arguments[], char *const environment[]) {
+    int fault = meets(THREAD, NULL, -1);
+    if (fault > 0) return fault;
+    return NEXT(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
+}
+
+pid_t fork(void) {
+    int fault = meets(THREAD, NULL, -1);
+    if (fault > 0) FAIL(fault);
+    return NEXT(fork)();
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {

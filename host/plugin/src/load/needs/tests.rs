@@ -5,7 +5,7 @@ use wasm_encoder::{
 use wasmtime::{Engine, ResourceLimiter, Store, component::Linker};
 
 use super::*;
-use crate::{Plugin, Sandbox, engine::pool::Strategy, load::compile::compile};
+use crate::{Plugin, Sandbox, engine::pool::Strategy};
 
 /// A component of instances of one module, with memories of these numbers of pages and tables of these numbers of
 /// elements.
@@ -77,7 +77,7 @@ async fn one_module_may_have_all_memories_and_tables_that_the_limits_allow() {
     let (sandbox, _cache) = pooled();
     let inner = sandbox.inner();
     let bytes = component(1, &[1; 2], &[1; 8]);
-    let component = compile(&inner.engine, &inner.limits, &bytes, None).await.unwrap();
+    let component = inner.compiler().compile(&bytes).await.unwrap().component;
     let mut store = Store::new(&inner.engine, ());
     store.set_fuel(1_000_000).unwrap();
     store.set_epoch_deadline(1_000_000);
