@@ -237,6 +237,7 @@ impl PluginFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::stage::{MAX_RETRY_PAUSE, RETRY_PAUSE};
 
     const SETTLE: Duration = Duration::from_secs(60);
 
