@@ -2,6 +2,7 @@
 
 mod catalog;
 mod changes;
+mod commands;
 mod compose;
 mod connection;
 mod consul;
@@ -19,3 +20,4 @@ mod query;
 mod resources;
 mod start;
 mod tls;
+mod words;

@@ -10,6 +10,7 @@ use crate::{
     audit::Audit,
     offline::{Check, Compact, Restore},
     settings::{ConfigError, Overrides, Settings, flag_help},
+    validate::Validate,
 };
 
 /// Stores, serves and watches typed resources, and learns its types from WebAssembly plugins.
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// Writes a store again, without the space of what was deleted, while no server uses it.
     #[command(after_help = after("mortise compact --data-dir /var/lib/mortise"))]
     Compact(Compact),
+    /// Checks the settings of a server, and starts none.
+    #[command(after_help = after("mortise validate /etc/mortise/config.toml"))]
+    Validate(Validate),
     /// The audit log: verifies its files.
     #[command(after_help = after("mortise audit verify --data-dir /var/lib/mortise"))]
     Audit(Audit),

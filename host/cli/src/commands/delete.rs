@@ -128,7 +128,7 @@ impl Delete {
             let ids = |level: Vec<mortise_text::Document>| level.iter().map(|d| id_of(&d.resource)).collect();
             return Ok(Some(levels.into_iter().rev().map(ids).collect()));
         }
-        let wanted = ids::selections(&self.what, catalog)?;
+        let wanted = ids::selections(&self.what, catalog, &self.tenancy)?;
         let named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chosen = self.prefix.is_some() || self.selector.is_some();
         if named == chosen {

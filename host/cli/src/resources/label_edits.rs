@@ -130,7 +130,7 @@ impl LabelEditArgs {
         catalog: &Catalog,
         ui: &Ui,
     ) -> Result<Vec<pb::Resource>, CliError> {
-        let wanted = ids::selections(words, catalog)?;
+        let wanted = ids::selections(words, catalog, &self.tenancy)?;
         let is_named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chooses = self.all || self.selector.is_some() || !self.filter.is_empty();
         if is_named == chooses {

@@ -9,6 +9,7 @@ use crate::{
     Cell, CliError, Style, Table,
     resources::catalog::Catalog,
     resources::ids::{id_of, made_at, title},
+    resources::places::address,
 };
 
 /// Format of resources in the output.
@@ -23,7 +24,7 @@ pub(crate) enum Output {
     Yaml,
     /// JSON, which apply can read
     Json,
-    /// TYPE/NAME, one a line
+    /// TYPE/NAME, one a line, with the place of a resource that is elsewhere
     Name,
 }
 
@@ -122,7 +123,7 @@ impl<'c> Rows<'c> {
 }
 
 /// Returns the value at a path such as `data.group_members["drums"]`, as text; empty for a missing value.
-fn field(json: &serde_json::Value, path: &str) -> String {
+pub(crate) fn field(json: &serde_json::Value, path: &str) -> String {
     let mut value = json;
     for step in FieldPath::parse(path).0 {
         let next = match (step, value) {
@@ -228,9 +229,16 @@ pub(crate) struct Shown<'c> {
     pub(crate) catalog: &'c Catalog,
     /// Whether the server's own data in meta is included.
     pub(crate) whole_meta: bool,
+    /// Whether names always have their place.
+    pub(crate) placed: bool,
 }
 
 impl Shown<'_> {
+    /// Renders the name, with the place if a command without flags would look elsewhere.
+    pub(crate) fn name(&self, resource: &pb::Resource) -> String {
+        address(&id_of(resource), self.placed, self.catalog)
+    }
+
     /// Renders YAML.
     pub(crate) fn yaml(&self, resource: &pb::Resource) -> Result<String, CliError> {
         self.whole(|types| mortise_text::to_yaml(resource, types))
@@ -269,12 +277,12 @@ impl Shown<'_> {
 
 /// Renders a resource as YAML.
 pub(crate) fn yaml(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
-    Shown { catalog, whole_meta: false }.yaml(resource)
+    Shown { catalog, whole_meta: false, placed: false }.yaml(resource)
 }
 
 /// Renders a resource as JSON, for people.
 pub(crate) fn json(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
-    Shown { catalog, whole_meta: false }.json(resource)
+    Shown { catalog, whole_meta: false, placed: false }.json(resource)
 }
 
 #[cfg(test)]

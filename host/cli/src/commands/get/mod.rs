@@ -65,7 +65,7 @@ impl Get {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let wanted = ids::selections(&self.what, &catalog)?;
+        let wanted = ids::selections(&self.what, &catalog, &self.tenancy)?;
         if let Some(fault) = self.fault(&wanted) {
             return Err(CliError::usage(fault));
         }
@@ -160,7 +160,7 @@ impl Get {
 
     /// Format of resources in the output.
     fn shown<'c>(&self, catalog: &'c Catalog) -> Shown<'c> {
-        Shown { catalog, whole_meta: self.query.projects() }
+        Shown { catalog, whole_meta: self.query.projects(), placed: self.all_tenancies }
     }
 
     fn rows<'c>(&self, catalog: &'c Catalog, ty: &pb::Type, typed: bool, events: bool) -> Rows<'c> {
@@ -198,18 +198,24 @@ impl Get {
             let request = self.query.request(ty, units, &self.prefix);
             return changes::follow(session, request, self.resume.clone(), printer).await;
         }
-        if let Some(name) = names.iter().find(|name| mortise_resource::name::fault(name).is_some()) {
-            let fault = mortise_resource::name::fault(name).unwrap_or_default();
-            return Err(CliError::usage(format!(
-                "{}: {fault}",
-                placed_title(&ids::id(ty, name, &self.tenancy, session, catalog))
-            )));
+        let named: Vec<pb::Id> =
+            names.iter().map(|name| ids::id(ty, name, &self.tenancy, session, catalog)).collect();
+        let fault = |id: &pb::Id| Some(format!("{}: {}", placed_title(id), mortise_resource::name::fault(&id.name)?));
+        if let Some(fault) = named.iter().find_map(fault) {
+            return Err(CliError::usage(fault));
         }
-        let prefix = match names.as_slice() {
-            [single] => single,
+        let units = named.first().and_then(|id| id.tenancy.clone()).unwrap_or(units);
+        if named.iter().any(|id| id.tenancy.as_ref() != Some(&units)) {
+            return Err(CliError::usage("one place can be watched at a time").remedy("-A watches every place"));
+        }
+        let prefix = match named.as_slice() {
+            [single] => &single.name,
             _ => &self.prefix,
         };
-        let wants = |resource: &pb::Resource| names.is_empty() || names.contains(&ids::id_of(resource).name);
+        let wants = |resource: &pb::Resource| {
+            let name = ids::id_of(resource).name;
+            named.is_empty() || named.iter().any(|id| id.name == name)
+        };
         watch::follow(session, ty, units, prefix, &wants, printer).await?;
         Ok(Exit::Done)
     }

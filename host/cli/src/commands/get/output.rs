@@ -8,7 +8,7 @@ use crate::{
     output::ui,
     resources::{
         catalog::Catalog,
-        ids::{self, Selection, title, type_name},
+        ids::{Selection, type_name},
         search::Found,
         show::Output,
     },
@@ -29,7 +29,7 @@ impl Get {
         match self.output {
             Output::Name => {
                 for resource in resources() {
-                    ui::line(title(&ids::id_of(resource)))?;
+                    ui::line(shown.name(resource))?;
                 }
             }
             Output::Yaml => {
@@ -81,7 +81,7 @@ impl Get {
         match self.output {
             Output::Name => {
                 for resource in &page.resources {
-                    ui::line(title(&ids::id_of(resource)))?;
+                    ui::line(shown.name(resource))?;
                 }
                 ui::line("")
             }

@@ -14,7 +14,6 @@ use serde_json::json;
 use crate::{
     CliError, Session, Ui,
     output::ui,
-    resources::ids::{id_of, title},
     resources::show::{Output, Rows, Shown},
 };
 
@@ -71,7 +70,7 @@ impl<'c> Printer<'c> {
                     ui::print(self.rows.table.drain(self.ui))?;
                 }
             }
-            Output::Name => ui::line(format!("{} {word}", title(&id_of(resource))))?,
+            Output::Name => ui::line(format!("{} {word}", self.shown.name(resource)))?,
             Output::Yaml => {
                 let text = self.shown.yaml(resource)?;
                 ui::print(format!("---\n# {word}\n{text}"))?;

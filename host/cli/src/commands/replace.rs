@@ -1,0 +1,34 @@
+//! `mortise replace`: replaces resources that exist.
+
+use clap::Args;
+
+use super::apply::{Apply, ChangeArgs, WriteMode};
+use crate::{CliError, Connect, Exit, Tenancy, apply::files::Files};
+
+pub(super) const EXAMPLES: &str = "\
+mortise replace -f artist.yaml
+mortise get artist korn -o yaml | sed 's/ROCK/METAL/' | mortise replace -f -";
+
+/// Arguments of `replace`.
+#[derive(Debug, Args)]
+pub struct Replace {
+    #[command(flatten)]
+    files: Files,
+    /// Shows what would change and writes nothing; the server fills in defaults and validates
+    #[arg(long)]
+    dry_run: bool,
+    /// Prints only counts, not single resources
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    tenancy: Tenancy,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Replace {
+    pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let Self { files, dry_run, quiet, tenancy, connect } = self;
+        Apply::in_mode(WriteMode::Replace, ChangeArgs { files, dry_run, quiet, tenancy, connect }).run().await
+    }
+}
