@@ -11,6 +11,7 @@ mod errors;
 mod errors_covered;
 mod errors_files;
 mod export;
+mod flags;
 mod help;
 mod operators;
 mod order;

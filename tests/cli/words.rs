@@ -74,7 +74,9 @@ async fn answer(t: &Transcript, word: &str) -> Result<String, String> {
     let lines: Vec<&str> = err.lines().collect();
     let [fault, hint] = lines[..] else { return Err(bare(code)) };
     let fault = fault.strip_prefix(&format!("mortise: the command `mortise {word}` does not exist"));
-    let (Some(fault), Some(hint), Some(2)) = (fault, hint.strip_prefix("  hint: "), code) else { return Err(bare(code)) };
+    let (Some(fault), Some(hint), Some(2)) = (fault, hint.strip_prefix("  hint: "), code) else {
+        return Err(bare(code));
+    };
     if hint.contains("did you mean") || hint.contains("lists the commands") {
         return Err(bare(code));
     }
@@ -107,7 +109,8 @@ async fn every_word_of_kubectl_and_consul_does_the_thing_or_is_explained() {
     }
     let (mut rows, mut without) = (String::new(), Vec::new());
     for (word, tools) in &all {
-        let tools: Vec<&str> = ["kubectl", "consul", "Mortise"].into_iter().filter(|tool| tools.contains(tool)).collect();
+        let tools: Vec<&str> =
+            ["kubectl", "consul", "Mortise"].into_iter().filter(|tool| tools.contains(tool)).collect();
         match answer(&t, word).await {
             Ok(here) => rows.push_str(&format!("| `{word}` | {} | {} |\n", tools.join(", "), here.replace('|', "\\|"))),
             Err(bare) => without.push(bare),

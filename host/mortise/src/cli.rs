@@ -9,7 +9,7 @@ use mortise_cli::commands::after;
 use crate::{
     audit::Audit,
     offline::{Check, Compact, Restore},
-    settings::{ConfigError, Overrides, Settings, flag_help},
+    settings::{ConfigError, Overrides, Settings, flag_help, listen_address},
     validate::Validate,
 };
 
@@ -112,9 +112,9 @@ pub(crate) struct Common {
     /// Configuration file; config.toml in the source tree lists every setting.
     #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
     config: Option<PathBuf>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
     grpc_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("http_addr", "Address for HTTP: health and metrics", ""))]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("http_addr", "Address for HTTP: the API as JSON, health and metrics", ""))]
     http_addr: Option<SocketAddr>,
     #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Directory of stored resources", "; dev: temporary"))]
     data_dir: Option<PathBuf>,

@@ -49,7 +49,7 @@ const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     arenas::limit();
-    if let Err(refused) = mortise_cli::check_environment() {
+    if let Err(refused) = mortise_cli::check_environment(settings::variables) {
         return mortise_cli::report(Err(refused));
     }
     if let Some(provider) = mortise_cli::commands::provider::launch() {

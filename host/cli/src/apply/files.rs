@@ -16,7 +16,8 @@ use mortise_text::{Document, Format, Source};
 use crate::{
     CliError, Exit, Session, Tenancy,
     resources::catalog::Catalog,
-    resources::ids::{Key, id_of, placed_title},
+    resources::ids::{Key, Selection, id_of, placed_title},
+    resources::places::PlacedName,
 };
 
 /// Largest input in bytes, plus one: the text crate rejects input of this size with its own message.
@@ -70,6 +71,25 @@ pub(crate) fn read(
     }
     let texts = names.into_iter().map(|name| Ok((name.to_string_lossy().into_owned(), text(&name)?)));
     parsed(texts, files.format, catalog, tenancy, session)
+}
+
+/// Reads the names of the resources in all files, for commands that show what is stored.
+pub(crate) fn selections(
+    files: &Files,
+    catalog: &Catalog,
+    tenancy: &Tenancy,
+    session: &Session,
+) -> Result<Vec<Selection>, CliError> {
+    let mut all: Vec<Selection> = Vec::new();
+    for document in read(files, catalog, tenancy, session)? {
+        let id = id_of(&document.resource);
+        let (ty, name) = (id.r#type.clone().unwrap_or_default(), PlacedName::of(&id));
+        match all.iter_mut().find(|selection| selection.ty == ty) {
+            Some(selection) => selection.names.push(name),
+            None => all.push(Selection { ty, names: vec![name] }),
+        }
+    }
+    Ok(all)
 }
 
 /// Makes the document of a resource that was typed: its id, and its data as JSON.

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use futures::{StreamExt as _, stream};
 use mortise_resource::{Diagnostic, goten::LabelSelector, pb};
 use mortise_text::Document;
@@ -51,7 +51,8 @@ pub struct Apply {
     #[command(flatten)]
     files: Files,
     /// Shows what would change and writes nothing; the server fills in defaults and validates
-    #[arg(long)]
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server",
+          default_value = "none", hide_default_value = true, value_parser = crate::args::dry_run, action = ArgAction::Set)]
     dry_run: bool,
     /// Prints only counts, not single resources
     #[arg(short, long)]

@@ -1,6 +1,6 @@
 //! `mortise create`: creates resources, and fails if one exists.
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mortise_text::Format;
 
 use super::apply::{Apply, ChangeArgs, WriteMode};
@@ -34,7 +34,8 @@ pub struct Create {
     #[arg(long, value_name = "FORMAT", value_parser = files::format, requires = "filename")]
     format: Option<Format>,
     /// Shows what would be created and writes nothing; the server fills in defaults and validates
-    #[arg(long)]
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server",
+          default_value = "none", hide_default_value = true, value_parser = crate::args::dry_run, action = ArgAction::Set)]
     dry_run: bool,
     /// Prints only counts, not single resources
     #[arg(short, long)]

@@ -5,7 +5,8 @@ use mortise_resource::data::WhoAmIRequest;
 
 use super::{server_status, version::OWN};
 use crate::{
-    CliError, Connect, Exit, Session, Tenancy, connect::contexts::Contexts, env, output::ui, resources::catalog::Catalog,
+    CliError, Connect, Exit, Session, Tenancy, connect::contexts::Contexts, env, output::ui,
+    resources::catalog::Catalog,
 };
 
 pub(super) const EXAMPLES: &str = "\

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use mortise_resource::{data::UpdateRequest, pb};
 use mortise_text::{Format, Source, Types as _};
 use prost_reflect::{Kind, MessageDescriptor};
@@ -47,7 +47,8 @@ pub struct Patch {
     #[arg(long = "type", value_name = "TYPE", default_value = "merge", hide_possible_values = true)]
     kind: PatchKind,
     /// Checks the change with the server, and stores nothing
-    #[arg(long)]
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server",
+          default_value = "none", hide_default_value = true, value_parser = crate::args::dry_run, action = ArgAction::Set)]
     dry_run: bool,
     #[command(flatten)]
     tenancy: Tenancy,
@@ -84,7 +85,8 @@ impl Patch {
             let wanted = patched(&stored, &change, &catalog)?;
             let is_own_version = wanted.version == stored.version;
             match self.update(&title, wanted, &session).await {
-                Err(error) if error.code == Some(tonic::Code::Aborted) && is_own_version && attempts < MAX_ATTEMPTS => {}
+                Err(error) if error.code == Some(tonic::Code::Aborted) && is_own_version && attempts < MAX_ATTEMPTS => {
+                }
                 Err(error) => return Err(error),
                 Ok(answer) => {
                     let is_same = answer.version == stored.version;
@@ -109,10 +111,13 @@ impl Patch {
         };
         let wrong = |error: serde_json::Error| CliError::usage("the patch is not valid").caused_by(error);
         match self.kind {
-            PatchKind::Merge => match serde_json::from_str(&text).map_err(wrong)? {
-                patch @ Value::Object(_) => Ok(Change::Merge(patch)),
-                _ => Err(CliError::usage("a merge patch is a JSON object").remedy("--type json takes a list of operations")),
-            },
+            PatchKind::Merge => {
+                match serde_json::from_str(&text).map_err(wrong)? {
+                    patch @ Value::Object(_) => Ok(Change::Merge(patch)),
+                    _ => Err(CliError::usage("a merge patch is a JSON object")
+                        .remedy("--type json takes a list of operations")),
+                }
+            }
             PatchKind::Json => {
                 let wrong = |error| wrong(error).remedy("--type json takes [{\"op\": …, \"path\": …, \"value\": …}]");
                 Ok(Change::Operations(serde_json::from_str(&text).map_err(wrong)?))
@@ -121,8 +126,7 @@ impl Patch {
     }
 
     async fn update(&self, title: &str, wanted: pb::Resource, session: &Session) -> Result<pb::Resource, CliError> {
-        let request =
-            UpdateRequest { resource: Some(wanted), validate_only: self.dry_run, ..UpdateRequest::default() };
+        let request = UpdateRequest { resource: Some(wanted), validate_only: self.dry_run, ..UpdateRequest::default() };
         let answer = session.call(title, async { session.queries().update(request).await }).await?;
         ui::warn(title, &answer.warnings, &self.connect.ui());
         Ok(answer.resource.unwrap_or_default())
@@ -133,8 +137,7 @@ impl Patch {
 fn patched(stored: &pb::Resource, change: &Change, catalog: &Catalog) -> Result<pb::Resource, CliError> {
     let title = placed_title(&id_of(stored));
     let printed = pb::Resource { status: Default::default(), ..stored.clone() };
-    let mut value: Value = serde_json::from_str(&show::json(&printed, catalog)?)
-        .map_err(|error| CliError::failed(format!("{title}: the server's data is not JSON")).caused_by(error))?;
+    let mut value: Value = serde_json::from_str(&show::json_text(&printed, catalog)?).unwrap_or_default();
     match change {
         Change::Merge(patch) => {
             let mut patch = patch.clone();

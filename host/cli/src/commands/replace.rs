@@ -1,6 +1,6 @@
 //! `mortise replace`: replaces resources that exist.
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::apply::{Apply, ChangeArgs, WriteMode};
 use crate::{CliError, Connect, Exit, Tenancy, apply::files::Files};
@@ -15,7 +15,8 @@ pub struct Replace {
     #[command(flatten)]
     files: Files,
     /// Shows what would change and writes nothing; the server fills in defaults and validates
-    #[arg(long)]
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server",
+          default_value = "none", hide_default_value = true, value_parser = crate::args::dry_run, action = ArgAction::Set)]
     dry_run: bool,
     /// Prints only counts, not single resources
     #[arg(short, long)]

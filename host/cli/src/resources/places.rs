@@ -24,6 +24,13 @@ impl PlacedName {
         Self { name: name.to_owned(), partition: None, namespace: None }
     }
 
+    /// The name of a resource, with its place.
+    pub(crate) fn of(id: &pb::Id) -> Self {
+        let units = id.tenancy.clone().unwrap_or_default();
+        let unit = |unit: String| Some(unit).filter(|unit| !unit.is_empty());
+        Self { name: id.name.clone(), partition: unit(units.partition), namespace: unit(units.namespace) }
+    }
+
     /// Whether a place was typed.
     pub(crate) fn is_placed(&self) -> bool {
         self.partition.is_some() || self.namespace.is_some()
@@ -102,7 +109,8 @@ mod tests {
     #[test]
     fn a_name_has_the_places_of_its_scope() {
         let parsed = |text: &str, scope| {
-            let name = PlacedName::parse(text, text, Some(scope), &Tenancy::default()).map_err(|error| error.message)?;
+            let name =
+                PlacedName::parse(text, text, Some(scope), &Tenancy::default()).map_err(|error| error.message)?;
             Ok((name.partition.unwrap_or_default(), name.namespace.unwrap_or_default(), name.name))
         };
         let is = |partition: &str, namespace: &str, name: &str| {

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use mortise_resource::pb::{self, condition::State};
-use mortise_text::{Indent, WholeMeta};
 
 use super::{catalog::Catalog, show};
 
@@ -38,7 +37,7 @@ impl fmt::Display for WantedState {
 pub(crate) enum StateError {
     #[error("{0:?} is not a condition; use condition=TYPE or condition=TYPE=true|false|unknown")]
     Condition(String),
-    #[error("{0:?} is no state; use delete, create, condition=TYPE, condition=TYPE=false or data.FIELD=VALUE")]
+    #[error("{0:?} is not a state; use delete, create, condition=TYPE, condition=TYPE=false or data.FIELD=VALUE")]
     State(String),
 }
 
@@ -123,8 +122,7 @@ fn has_condition(resource: &pb::Resource, kind: &str, state: State) -> bool {
 }
 
 fn field(resource: &pb::Resource, path: &str, catalog: &Catalog) -> String {
-    let text = mortise_text::to_json(resource, &WholeMeta(catalog), Indent::Compact);
-    show::field(&serde_json::from_str(&text).unwrap_or_default(), path)
+    show::field(&show::json(resource, catalog), path)
 }
 
 #[cfg(test)]

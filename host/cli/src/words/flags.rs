@@ -19,6 +19,27 @@ const OF_COMMANDS: &[(&str, &[Word])] = &[
         ],
     ),
     (
+        "delete",
+        &[
+            word(
+                "--force",
+                "no deletion skips finalizers",
+                "`mortise describe` shows what holds a resource; `mortise edit` removes finalizers from it",
+            ),
+            word("--now", "a deletion starts at once", "leave the flag out; `--wait` waits for the end"),
+            word("--all-namespaces", "", "mortise get TYPE -A -o name | xargs mortise delete"),
+            word("-A", "", "mortise get TYPE -A -o name | xargs mortise delete"),
+        ],
+    ),
+    (
+        "replace",
+        &[word(
+            "--force",
+            "a replacement deletes nothing",
+            "`mortise delete -f FILE --wait`, then `mortise create -f FILE`",
+        )],
+    ),
+    (
         "apply",
         &[
             word("--force", "apply always writes, unless the file has a version", "leave the flag out"),
@@ -29,16 +50,28 @@ const OF_COMMANDS: &[(&str, &[Word])] = &[
 
 const FLAGS: &[Word] = &[
     word("--all-containers", "Mortise runs no containers", "`mortise plugin logs NAME` shows the log of a plugin"),
-    word("--as", "a caller is a token", "give the token: --token-file FILE; `mortise auth can-i … --as` asks about one"),
+    word(
+        "--as",
+        "a caller is a token",
+        "give the token: --token-file FILE; `mortise auth can-i … --as` asks about one",
+    ),
     word("--as-group", "callers have no groups", "policies have the rights of a token: `mortise policy --help`"),
     word("--cascade", "what a resource owns is always deleted with it", "leave the flag out"),
     word("--chunk-size", "", "`mortise get TYPE --limit COUNT` shows a page"),
     word("--cluster", "", "--context NAME uses a server of the contexts file"),
     word("--datacenter", "a server has one region", "give the server's address: --grpc-addr or --context"),
     word("--field-manager", "the server records the writers by itself", "leave the flag out"),
-    word("--grace-period", "a deletion ends when no finalizer is left", "leave the flag out; `--wait` waits for the end"),
+    word(
+        "--grace-period",
+        "a deletion ends when no finalizer is left",
+        "leave the flag out; `--wait` waits for the end",
+    ),
     word("--http-addr", "commands speak gRPC", "give the gRPC port: --grpc-addr HOST:8502"),
-    word("--insecure-skip-tls-verify", "certificates are always verified", "--ca-file FILE names the authority to trust"),
+    word(
+        "--insecure-skip-tls-verify",
+        "certificates are always verified",
+        "--ca-file FILE names the authority to trust",
+    ),
     word("--kubeconfig", "", "MORTISE_CONTEXTS names the contexts file, --context one of its contexts"),
     word("--overrides", "", "`mortise patch TYPE NAME -p PATCH` changes fields"),
     word("--password", "a caller is a token", "--token-file FILE gives the token"),

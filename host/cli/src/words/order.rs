@@ -59,14 +59,11 @@ pub fn arguments(given: Vec<OsString>, mut program: Command) -> Vec<OsString> {
 
 /// Finds a flag of the connection or of the place, and whether the word has its value, too.
 fn flag<'m>(model: &'m Command, word: &str) -> Option<(&'m Arg, bool)> {
-    let shared = |flag: &&Arg| {
-        flag.get_help_heading() == Some(HEADING) || PLACES.contains(&flag.get_id().as_str())
-    };
+    let shared = |flag: &&Arg| flag.get_help_heading() == Some(HEADING) || PLACES.contains(&flag.get_id().as_str());
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-        let named = |flag: &&Arg| {
-            flag.get_long() == Some(name) || flag.get_all_aliases().unwrap_or_default().contains(&name)
-        };
+        let named =
+            |flag: &&Arg| flag.get_long() == Some(name) || flag.get_all_aliases().unwrap_or_default().contains(&name);
         return model.get_arguments().filter(shared).find(named).map(|flag| (flag, value.is_some()));
     }
     let mut letters = word.strip_prefix('-')?.chars();
