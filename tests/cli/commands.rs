@@ -139,7 +139,8 @@ async fn versions_of_client_server_and_plugins_are_shown() {
     t.works(&["config", "current-context"]).await;
     t.works(&["config", "get-contexts"]).await;
     t.works(&["cluster-info", "--partition", "east"]).await;
-    t.works(&["rollout", "status", "plugin/demo"]).await;
+    let serving = t.works(&["rollout", "status", "plugin/demo"]).await;
+    t.call(serving.split("sha256 ").nth(1).unwrap().split(')').next().unwrap(), "<digest>");
     t.works(&["rollout", "history", "demo"]).await;
     t.fails(1, &["rollout", "undo", "demo"]).await;
     t.works(&["plugin", "disable", "demo"]).await;

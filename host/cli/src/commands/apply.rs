@@ -16,7 +16,10 @@ use futures::{StreamExt as _, stream};
 use mortise_resource::{Diagnostic, goten::LabelSelector, pb};
 use mortise_text::Document;
 
-use super::{only, prune};
+use super::{
+    only::{self, ChangeArgs, WriteMode},
+    prune,
+};
 use crate::{
     CliError, Connect, Exit, Progress, Session, Tenancy, Ui,
     apply::{
@@ -80,27 +83,6 @@ pub struct Apply {
     /// Set by the commands that share this one's work.
     #[arg(skip)]
     mode: WriteMode,
-}
-
-/// Kind of a write.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum WriteMode {
-    /// Creates or updates, and leaves a resource that is as wanted.
-    #[default]
-    Apply,
-    /// Creates; an existing resource is a failure.
-    Create,
-    /// Replaces; a missing resource is a failure.
-    Replace,
-}
-
-/// Arguments of the commands that write files in another mode.
-pub(super) struct ChangeArgs {
-    pub(super) files: Files,
-    pub(super) dry_run: bool,
-    pub(super) quiet: bool,
-    pub(super) tenancy: Tenancy,
-    pub(super) connect: Connect,
 }
 
 /// Counts of the results so far.

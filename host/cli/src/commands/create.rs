@@ -3,7 +3,10 @@
 use clap::{ArgAction, Args};
 use mortise_text::Format;
 
-use super::apply::{Apply, ChangeArgs, WriteMode};
+use super::{
+    apply::Apply,
+    only::{ChangeArgs, WriteMode},
+};
 use crate::{
     CliError, Connect, Exit, Tenancy,
     apply::files::{self, Files},

@@ -5,10 +5,13 @@
 
 use mortise_resource::{data::UpdateRequest, pb};
 
-use super::apply::{Outcome, WriteMode};
+use super::apply::Outcome;
 use crate::{
-    CliError, Exit, Session,
-    apply::plan::{self, Change},
+    CliError, Connect, Exit, Session, Tenancy,
+    apply::{
+        files::Files,
+        plan::{self, Change},
+    },
     resources::{
         catalog::Catalog,
         ids::{id_of, placed_title},
@@ -18,6 +21,27 @@ use crate::{
 /// Version that no stored resource has: an update that would change a resource fails with it, and one that creates does
 /// not look at it.
 const NO_VERSION: &str = "0";
+
+/// Kind of a write.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum WriteMode {
+    /// Creates or updates, and leaves a resource that is as wanted.
+    #[default]
+    Apply,
+    /// Creates; an existing resource is a failure.
+    Create,
+    /// Replaces; a missing resource is a failure.
+    Replace,
+}
+
+/// Arguments of the commands that write files in another mode.
+pub(super) struct ChangeArgs {
+    pub(super) files: Files,
+    pub(super) dry_run: bool,
+    pub(super) quiet: bool,
+    pub(super) tenancy: Tenancy,
+    pub(super) connect: Connect,
+}
 
 /// Writes a resource, or plans the write.
 pub(super) async fn write(

@@ -2,7 +2,10 @@
 
 use clap::{ArgAction, Args};
 
-use super::apply::{Apply, ChangeArgs, WriteMode};
+use super::{
+    apply::Apply,
+    only::{ChangeArgs, WriteMode},
+};
 use crate::{CliError, Connect, Exit, Tenancy, apply::files::Files};
 
 pub(super) const EXAMPLES: &str = "\

@@ -20,6 +20,9 @@ use crate::error::{CliError, Exit, UNREACHABLE};
 /// Largest accepted answer in bytes: a list comes as one message.
 const MAX_ANSWER: usize = 1 << 30;
 
+/// Text of a lost connection, behind the subject of the call.
+const LOST: &str = ": lost the connection";
+
 /// Remedy for the address of the HTTP port.
 const HTTP_PORT: &str =
     "that is the port for HTTP; commands speak gRPC, on port 8502 unless the server's grpc_addr is another";
@@ -214,7 +217,11 @@ impl Session {
         }
         let target = std::sync::Arc::clone(&self.target);
         match tokio::task::spawn_blocking(move || target.is_http_port()).await {
-            Ok(true) => error.remedy(HTTP_PORT),
+            Ok(true) => {
+                let thing = error.message.split(LOST).next().unwrap_or_default();
+                let message = format!("{thing}: {} speaks HTTP, not gRPC", self.url());
+                CliError { message, ..error }.remedy(HTTP_PORT)
+            }
             _ => error,
         }
     }

@@ -1,6 +1,6 @@
 //! Commands of kubectl, of consul and of habit that do not exist here under that name.
 
-use super::{Word, word};
+use super::word::{Word, word};
 
 /// Finds the entry of a command, with its subcommands as typed.
 pub(super) fn find(typed: &str) -> Option<&'static Word> {
@@ -105,7 +105,11 @@ const CONSUL: &[Word] = &[
         "a write with a version loses to a change in between: `mortise replace -f FILE`",
     ),
     word("logout", "", "`mortise context delete NAME` forgets a server, `mortise token delete` ends a token"),
-    word("maint", "", "`mortise catalog report WORKLOAD CHECK --failing` takes a workload out of service"),
+    word(
+        "maint",
+        "",
+        "`mortise catalog report WORKLOAD CHECK --failing` takes a workload with a check of the kind ttl out of service",
+    ),
     word("members", "one server has no members", "`mortise regions` shows other regions"),
     word("monitor", "the server's log is its standard error", "`mortise plugin logs NAME --follow` shows a plugin's"),
     word("operator", "one server has no quorum", "`mortise status` shows its state, `mortise check` verifies a store"),
@@ -145,7 +149,7 @@ const HABIT: &[Word] = &[
     word("dump", "", "`mortise export` writes resources as text, `mortise backup FILE` saves all"),
     word("enable", "", "`mortise plugin enable NAME` puts a plugin into service"),
     word("find", "", "`mortise get TYPE --filter FILTER` finds resources"),
-    word("fmt", "resource files have no one form", "`mortise get TYPE NAME -o yaml` prints ours"),
+    word("fmt", "", "`mortise get TYPE NAME -o yaml` prints a resource in the usual form"),
     word("health", "", "`mortise status` shows the server's state; its exit code is 1 for a damaged store"),
     word("history", "", "`mortise rollout history PLUGIN` shows a plugin's versions, `mortise describe` a resource's"),
     word(

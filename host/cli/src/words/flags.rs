@@ -1,6 +1,6 @@
 //! Flags of other tools that no command here has.
 
-use super::{Word, word};
+use super::word::{Word, word};
 
 /// Finds the entry of a flag for a command.
 pub(super) fn find(flag: &str, command: &str) -> Option<&'static Word> {
@@ -11,6 +11,7 @@ pub(super) fn find(flag: &str, command: &str) -> Option<&'static Word> {
 
 /// Flags that mean something else for one command.
 const OF_COMMANDS: &[(&str, &[Word])] = &[
+    ("", &[word("-v", "", "`mortise --version` shows the version, `mortise version` that of the server, too")]),
     (
         "get",
         &[
@@ -78,7 +79,7 @@ const FLAGS: &[Word] = &[
     word("--raw", "commands speak gRPC", "ask the HTTP port: curl http://127.0.0.1:8500/api/GROUP/VERSION/KIND"),
     word("--server-side", "every apply is done with the server", "leave the flag out"),
     word("--show-managed-fields", "", "`--view full` shows the server's own data in meta"),
-    word("--stale", "every read is of the newest version", "leave the flag out"),
+    word("--stale", "", "leave the flag out; `mortise resource read` takes -stale as Consul does"),
     word("--subresource", "", "`mortise status TYPE NAME` shows the status; controllers write it"),
     word("--template", "", "-o jsonpath=… and -o custom-columns=… print single fields"),
     word("--user", "a caller is a token", "--token-file FILE gives the token"),

@@ -10,6 +10,7 @@ mod commands;
 mod flags;
 pub(crate) mod letters;
 mod order;
+mod word;
 
 use std::ffi::OsString;
 
@@ -20,25 +21,11 @@ use clap::{
 
 pub use order::arguments;
 
+use self::word::Word;
 use crate::CliError;
 
 /// Most words of an entry below a command that exists.
 const MAX_WORDS: usize = 3;
-
-/// A word of another tool, or of habit.
-struct Word {
-    /// The command as typed, with its subcommands, or a flag.
-    word: &'static str,
-    /// Reason for which the thing does not exist here; empty if it has another name.
-    fault: &'static str,
-    /// Form to type here.
-    remedy: &'static str,
-}
-
-/// Makes an entry of a table.
-const fn word(word: &'static str, fault: &'static str, remedy: &'static str) -> Word {
-    Word { word, fault, remedy }
-}
 
 /// Explains a fault of the command line that this module knows more about than clap does. `arguments` begin behind the
 /// program's name.
