@@ -1,5 +1,4 @@
-//! Commands and flags of other tools, and misspelt ones: each gets the form to type here, or the reason that there is
-//! none.
+//! Commands and flags of other tools, and misspelt ones: each gets the form to type here, or the reason for its absence.
 //!
 //! # Contract
 //! A word counts by its meaning first ([`commands`], [`flags`]), then by its letters. Without a match the error names no
