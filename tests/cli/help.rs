@@ -74,6 +74,18 @@ async fn completions_and_manual_pages_know_every_command() {
     let page = t.command(&["man", "context", "set"]).output().await.unwrap();
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(page.contains(".TH mortise-context-set 1") && page.contains("grpc\\-addr"), "{page}");
+    let page = String::from_utf8(t.command(&["man", "get"]).output().await.unwrap().stdout).unwrap();
+    for part in [
+        ".SH \"ENVIRONMENT\"\n",
+        "\\fBMORTISE_ADDR\\fR\nThe value of \\-\\-grpc\\-addr.",
+        ".SH \"FILES\"\n",
+        ".SH \"EXIT STATUS\"\n",
+        "\\fB4\\fR\ndifferences (diff, plan)",
+        ".SH \"SEE ALSO\"\n\\fBmortise\\fR(1)",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("Exit codes:"), "{page}");
     let output = t.command(&["man", "nosuch"]).output().await.unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

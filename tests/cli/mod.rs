@@ -2,6 +2,7 @@
 
 mod catalog;
 mod changes;
+mod commands;
 mod compose;
 mod connection;
 mod consul;
@@ -10,6 +11,7 @@ mod errors;
 mod errors_covered;
 mod errors_files;
 mod export;
+mod flags;
 mod help;
 mod operators;
 mod order;
@@ -19,3 +21,4 @@ mod query;
 mod resources;
 mod start;
 mod tls;
+mod words;

@@ -28,7 +28,7 @@ async fn hangup_reloads_settings_and_names_those_that_need_a_restart() {
     let server = serving_with(&config, Setup::new().env("NOTIFY_SOCKET", path.display())).await;
     assert!(!server.log().contains("DEBUG"), "{}", server.log());
 
-    std::fs::write(&config, "[log]\nlevel = \"debug\"\n[http]\nmax_connections = 77\n").unwrap();
+    std::fs::write(&config, "[log]\nlevel = \"debug,h2=debug\"\n[http]\nmax_connections = 77\n").unwrap();
     server.signal("HUP");
     logged(&server, "SIGHUP: reloaded settings", 1).await;
     logged(&server, "changed: http.max_connections, log.level", 1).await;

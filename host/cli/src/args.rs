@@ -37,6 +37,23 @@ pub fn duration(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_secs_f64(total))
 }
 
+/// Fault in the value of `--dry-run`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("use --dry-run, --dry-run=server, --dry-run=client or --dry-run=none")]
+pub struct DryRunError;
+
+/// Parses kubectl's values of `--dry-run`. The server takes part in each dry run: it alone has the defaults and checks.
+///
+/// # Errors
+/// The value is unknown.
+pub(crate) fn dry_run(text: &str) -> Result<bool, DryRunError> {
+    match text {
+        "server" | "client" | "true" => Ok(true),
+        "none" | "false" => Ok(false),
+        _ => Err(DryRunError),
+    }
+}
+
 /// Parses true or false from an environment variable.
 pub(crate) fn boolean(name: &str, text: &str) -> Result<bool, CliError> {
     match text {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::CliError;
+use crate::{CliError, Color, Ui, words::letters::nearest};
 
 /// Looks up an environment variable.
 pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -13,17 +13,62 @@ const PREFIX: &str = "MORTISE_";
 /// Variable that holds a path, which may have any bytes.
 const CONFIG: &str = "MORTISE_CONFIG";
 
+/// Variables of clients, without [`PREFIX`].
+const CLIENT: [&str; 18] = [
+    "ADDR",
+    "CACHE_DIR",
+    "CA_FILE",
+    "CLIENT_CERT",
+    "CLIENT_KEY",
+    "CONFIG",
+    "CONTEXT",
+    "CONTEXTS",
+    "NAMESPACE",
+    "PARTITION",
+    "PROVIDER_SCHEMA",
+    "SIGNING_PASSWORD",
+    "SOCKET",
+    "TIMEOUT",
+    "TLS",
+    "TLS_SERVER_NAME",
+    "TOKEN",
+    "TOKEN_FILE",
+];
+
 /// Looks a variable up in the environment of this process. [`check_environment`] has refused a value that is not UTF-8.
 pub(crate) fn process(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Checks the environment of this process before any variable is looked up.
+/// Checks the environment of this process before any variable is looked up, and warns of misspelt names. `settings`
+/// returns the variables of a server.
 ///
 /// # Errors
 /// A variable of Mortise is not UTF-8: it would count as unset.
-pub fn check_environment() -> Result<(), CliError> {
-    check(std::env::vars_os())
+pub fn check_environment(settings: impl FnOnce() -> Vec<String>) -> Result<(), CliError> {
+    check(std::env::vars_os())?;
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    for (name, meant) in misspelt(names, settings) {
+        Ui::new(Color::Auto).warn(&format!("the variable {name} has no effect; did you mean {meant}?"));
+    }
+    Ok(())
+}
+
+/// Variables that are near to one of Mortise by their letters, and that one. Others may belong to plugins.
+fn misspelt(names: impl Iterator<Item = String>, settings: impl FnOnce() -> Vec<String>) -> Vec<(String, String)> {
+    let is_client = |name: &str| name.strip_prefix(PREFIX).is_some_and(|own| CLIENT.contains(&own));
+    let unknown: Vec<String> = names.filter(|name| name.starts_with(PREFIX) && !is_client(name)).collect();
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let settings = settings();
+    let known: Vec<&str> =
+        CLIENT.into_iter().chain(settings.iter().filter_map(|name| name.strip_prefix(PREFIX))).collect();
+    let meant = |name: &String| {
+        let own = name.strip_prefix(PREFIX).filter(|own| !known.contains(own))?;
+        Some((name.clone(), format!("{PREFIX}{}", nearest(own, known.iter().copied())?)))
+    };
+    unknown.iter().filter_map(meant).collect()
 }
 
 fn check(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Result<(), CliError> {
@@ -56,5 +101,22 @@ mod tests {
         let refused = checked("MORTISE_TOKEN", b"caf\xe9").unwrap_err();
         assert_eq!(refused.message, "environment variable MORTISE_TOKEN: its value is not UTF-8");
         assert!(refused.remedy.unwrap().contains("unset MORTISE_TOKEN"));
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_said_with_the_one_that_is_meant() {
+        let settings = || vec!["MORTISE_GRPC_ADDR".to_owned(), "MORTISE_DATA_DIR".to_owned()];
+        let said = |name: &str| misspelt([name.to_owned()].into_iter(), settings).pop().map(|(_, meant)| meant);
+        for (name, meant) in [
+            ("MORTISE_TOKN_FILE", Some("MORTISE_TOKEN_FILE")),
+            ("MORTISE_GRPC_ADR", Some("MORTISE_GRPC_ADDR")),
+            ("MORTISE_GRPC_ADDR", None),
+            ("MORTISE_TOKEN", None),
+            ("MORTISE_GRPC_PORT", None),
+            ("MORTISE_SHOP_PASSWORD", None),
+            ("MORTIS_TOKEN", None),
+        ] {
+            assert_eq!(said(name).as_deref(), meant, "{name}");
+        }
     }
 }

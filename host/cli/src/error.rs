@@ -241,7 +241,7 @@ pub(crate) fn tls_remedy(fault: &str) -> Option<&'static str> {
 
 /// Remedy when no server answers.
 pub(crate) const UNREACHABLE: &str = "is `mortise dev` or `mortise serve` running there? \
-                                      Give its address with --grpc-addr, MORTISE_GRPC_ADDR or --context";
+                                      Give its address with --grpc-addr, MORTISE_ADDR or --context";
 
 impl fmt::Display for CliError {
     /// Writes everything, over several lines if need be, without a line end.

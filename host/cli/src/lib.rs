@@ -1,7 +1,7 @@
 //! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share the connection to
 //! the server (`connect`: [`Connect`], [`Session`]), names, views and waits of resources (`resources`), reading,
-//! ordering and comparing of files (`apply`), output (`output`: [`Ui`], [`Table`], [`Progress`]), and failures
-//! ([`CliError`], [`Exit`]).
+//! ordering and comparing of files (`apply`), output (`output`: [`Ui`], [`Table`], [`Progress`]), words of other
+//! tools ([`words`]), and failures ([`CliError`], [`Exit`]).
 //!
 //! The crate speaks gRPC and knows nothing of the inside of a server, so that it is quick to build and could be a
 //! program of its own.
@@ -21,8 +21,9 @@ mod error;
 mod interrupt;
 mod output;
 mod resources;
+pub mod words;
 
-use std::{io::Write as _, pin::Pin, process::ExitCode, time::Duration};
+use std::{ffi::OsString, io::Write as _, pin::Pin, process::ExitCode, time::Duration};
 
 use tokio::sync::oneshot;
 
@@ -79,9 +80,14 @@ pub fn block_on(command: CommandFuture) -> ExitCode {
     report(ended)
 }
 
-/// Prints help, the version or a fault of the command line, and returns the exit code.
+/// Prints help, the version or a fault of the command line, and returns the exit code. `arguments` are those that were
+/// parsed, behind the program's name.
 #[must_use]
-pub fn report_unparsed(unparsed: &clap::Error) -> ExitCode {
+pub fn report_unparsed(mut unparsed: clap::Error, arguments: &[OsString], program: clap::Command) -> ExitCode {
+    if let Some(explained) = words::explain(&unparsed, arguments, program) {
+        return report(Err(explained));
+    }
+    words::without_far_suggestion(&mut unparsed);
     let printed = unparsed.print().and_then(|()| std::io::stdout().flush());
     if unparsed.use_stderr() {
         // With standard error closed the message has no reader.

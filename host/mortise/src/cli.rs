@@ -9,7 +9,8 @@ use mortise_cli::commands::after;
 use crate::{
     audit::Audit,
     offline::{Check, Compact, Restore},
-    settings::{ConfigError, Overrides, Settings, flag_help},
+    settings::{ConfigError, Overrides, Settings, flag_help, listen_address},
+    validate::Validate,
 };
 
 /// Stores, serves and watches typed resources, and learns its types from WebAssembly plugins.
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// Writes a store again, without the space of what was deleted, while no server uses it.
     #[command(after_help = after("mortise compact --data-dir /var/lib/mortise"))]
     Compact(Compact),
+    /// Checks the settings of a server, and starts none.
+    #[command(after_help = after("mortise validate /etc/mortise/config.toml"))]
+    Validate(Validate),
     /// The audit log: verifies its files.
     #[command(after_help = after("mortise audit verify --data-dir /var/lib/mortise"))]
     Audit(Audit),
@@ -108,9 +112,9 @@ pub(crate) struct Common {
     /// Configuration file; config.toml in the source tree lists every setting.
     #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
     config: Option<PathBuf>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
     grpc_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "IP:PORT", help = flag_help("http_addr", "Address for HTTP: health and metrics", ""))]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("http_addr", "Address for HTTP: the API as JSON, health and metrics", ""))]
     http_addr: Option<SocketAddr>,
     #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Directory of stored resources", "; dev: temporary"))]
     data_dir: Option<PathBuf>,

@@ -11,6 +11,7 @@
 //! | `offline`, `audit` | `restore`, `check` and `compact`, on a data directory without a server; `audit verify` |
 //! | `arenas`, `logging`, `log_output`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
 //! | `announce` | the ready line |
+//! | `validate` | checks settings |
 //!
 //! Commands of clients are in `mortise-cli`, those for authors of plugins in `mortise-plugin-dev`; all exit as
 //! [`mortise_cli::Exit`] says. A server exits with 0 after a signal, 1 after a fault, 2 for wrong settings, and 130 at
@@ -36,6 +37,7 @@ mod signals;
 mod sockets;
 mod systemd;
 mod tasks;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -50,15 +52,16 @@ fn main() -> ExitCode {
     if let Some(compiled) = mortise_plugin_host::launch_compiler() {
         return compiled;
     }
-    if let Err(refused) = mortise_cli::check_environment() {
+    if let Err(refused) = mortise_cli::check_environment(settings::variables) {
         return mortise_cli::report(Err(refused));
     }
     if let Some(provider) = mortise_cli::commands::provider::launch() {
         return provider;
     }
-    let cli = match cli::Cli::try_parse() {
+    let arguments = mortise_cli::words::arguments(std::env::args_os().skip(1).collect(), cli::Cli::command());
+    let cli = match cli::Cli::try_parse_from(["mortise".into()].into_iter().chain(arguments.iter().cloned())) {
         Ok(cli) => cli,
-        Err(unparsed) => return mortise_cli::report_unparsed(&unparsed),
+        Err(unparsed) => return mortise_cli::report_unparsed(unparsed, &arguments, cli::Cli::command()),
     };
     match cli.command {
         Command::Serve(common) => serve(Mode::Serve, common),
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Restore(restore) => offline(|| restore.run()),
         Command::Check(check) => offline(|| check.run()),
         Command::Compact(compact) => offline(|| compact.run()),
+        Command::Validate(validate) => mortise_cli::report(validate.run()),
         Command::Audit(audit) => mortise_cli::report(audit.run()),
         Command::Client(command) => mortise_cli::block_on(mortise_cli::run(command, cli::Cli::command())),
     }

@@ -13,16 +13,19 @@ pub struct Units {
     advice: &'static str,
     /// Names with the number of smallest units in each, largest first.
     names: &'static [(&'static str, u64)],
+    /// Further names that are read and never printed.
+    others: &'static [(&'static str, u64)],
 }
 
 /// Plain counts, without units.
-pub const COUNT: Units = Units { kind: "whole number", advice: "digits alone", names: &[] };
+pub const COUNT: Units = Units { kind: "whole number", advice: "digits alone", names: &[], others: &[] };
 
 /// Sizes, in bytes.
 pub const BYTES: Units = Units {
     kind: "size",
     advice: "a number of bytes or a number with B, KiB, MiB, GiB or TiB",
     names: &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
+    others: &[("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("kB", 1_000)],
 };
 
 /// Times, in milliseconds.
@@ -30,6 +33,7 @@ pub const MILLISECONDS: Units = Units {
     kind: "time",
     advice: "a number of milliseconds or a number with ms, s, m or h",
     names: &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)],
+    others: &[],
 };
 
 /// Times in whole seconds.
@@ -37,6 +41,7 @@ pub const SECONDS: Units = Units {
     kind: "time in whole seconds",
     advice: "a number of seconds or a number with s, m or h",
     names: &[("h", 3_600), ("m", 60), ("s", 1)],
+    others: &[],
 };
 
 /// A text that is not a number of its kind.
@@ -57,7 +62,7 @@ impl Units {
         let (number, name) = text.split_at(end);
         let factor = match name.trim_start() {
             "" => Some(1),
-            name => self.names.iter().find(|(known, _)| *known == name).map(|(_, factor)| *factor),
+            name => self.names.iter().chain(self.others).find(|(known, _)| *known == name).map(|(_, factor)| *factor),
         };
         let read = || number.parse::<i128>().ok()?.checked_mul(factor?.into());
         read().ok_or_else(|| NotANumber { text: text.to_owned(), units: self })
@@ -170,6 +175,8 @@ mod tests {
             (&BYTES, "256MiB", 256 << 20),
             (&BYTES, "256 MiB", 256 << 20),
             (&BYTES, "1000B", 1_000),
+            (&BYTES, "1GB", 1_000_000_000),
+            (&BYTES, "64 kB", 64_000),
             (&MILLISECONDS, "30", 30),
             (&MILLISECONDS, "30s", 30_000),
             (&MILLISECONDS, "1m", 60_000),

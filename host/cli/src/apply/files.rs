@@ -10,16 +10,21 @@ use std::{
 };
 
 use clap::Args;
+use mortise_resource::{pb, types::gvk};
 use mortise_text::{Document, Format, Source};
 
 use crate::{
     CliError, Exit, Session, Tenancy,
     resources::catalog::Catalog,
-    resources::ids::{Key, id_of, placed_title},
+    resources::ids::{Key, Selection, id_of, placed_title},
+    resources::places::PlacedName,
 };
 
 /// Largest input in bytes, plus one: the text crate rejects input of this size with its own message.
 const MAX_BYTES: u64 = (64 << 20) + 1;
+
+/// Name of a text that was typed as arguments.
+const TYPED: &str = "arguments";
 
 /// Most faults shown, over all files.
 const MAX_FAULTS: usize = 50;
@@ -28,7 +33,7 @@ const MAX_FAULTS: usize = 50;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Files {
     /// A file, a directory, or - for standard input; can be given several times
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true)]
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true, num_args = 1..)]
     pub(crate) filename: Vec<PathBuf>,
     /// Also reads the directories within a directory
     #[arg(short = 'R', long)]
@@ -38,12 +43,12 @@ pub(crate) struct Files {
     pub(crate) format: Option<Format>,
 }
 
-/// Name of an unknown format.
+/// Fault of a format's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("use yaml, json or hcl")]
-struct FormatError;
+pub(crate) struct FormatError;
 
-fn format(text: &str) -> Result<Format, FormatError> {
+pub(crate) fn format(text: &str) -> Result<Format, FormatError> {
     match text {
         "yaml" => Ok(Format::Yaml),
         "json" => Ok(Format::Json),
@@ -64,12 +69,64 @@ pub(crate) fn read(
     for name in &files.filename {
         find(name, files.recursive, &mut names)?;
     }
+    let texts = names.into_iter().map(|name| Ok((name.to_string_lossy().into_owned(), text(&name)?)));
+    parsed(texts, files.format, catalog, tenancy, session)
+}
+
+/// Reads the names of the resources in all files, for commands that show what is stored.
+pub(crate) fn selections(
+    files: &Files,
+    catalog: &Catalog,
+    tenancy: &Tenancy,
+    session: &Session,
+) -> Result<Vec<Selection>, CliError> {
+    let mut all: Vec<Selection> = Vec::new();
+    for document in read(files, catalog, tenancy, session)? {
+        let id = id_of(&document.resource);
+        let (ty, name) = (id.r#type.clone().unwrap_or_default(), PlacedName::of(&id));
+        match all.iter_mut().find(|selection| selection.ty == ty) {
+            Some(selection) => selection.names.push(name),
+            None => all.push(Selection { ty, names: vec![name] }),
+        }
+    }
+    Ok(all)
+}
+
+/// Makes the document of a resource that was typed: its id, and its data as JSON.
+pub(crate) fn typed(
+    id: pb::Id,
+    data: &str,
+    catalog: &Catalog,
+    tenancy: &Tenancy,
+    session: &Session,
+) -> Result<Vec<Document>, CliError> {
+    let wrong = |error: serde_json::Error| CliError::usage("--data is not JSON").caused_by(error);
+    let data: serde_json::Value = serde_json::from_str(data).map_err(wrong)?;
+    let ty = id.r#type.as_ref().map(gvk).unwrap_or_default();
+    let units = id.tenancy.unwrap_or_default();
+    let mut document = serde_json::json!({ "type": ty, "name": id.name, "data": data });
+    for (unit, name) in [("partition", units.partition), ("namespace", units.namespace)] {
+        if let (false, Some(fields)) = (name.is_empty(), document.as_object_mut()) {
+            fields.insert(unit.to_owned(), name.into());
+        }
+    }
+    let text = Ok((TYPED.to_owned(), document.to_string()));
+    parsed([text], Some(Format::Json), catalog, tenancy, session)
+}
+
+/// Parses texts, each with its name, as [`read`] does.
+fn parsed(
+    texts: impl IntoIterator<Item = Result<(String, String), CliError>>,
+    format: Option<Format>,
+    catalog: &Catalog,
+    tenancy: &Tenancy,
+    session: &Session,
+) -> Result<Vec<Document>, CliError> {
     let mut documents = Vec::new();
     let mut faults = Vec::new();
-    for name in names {
-        let text = text(&name)?;
-        let name = name.to_string_lossy();
-        match mortise_text::parse(Source { name: &name, text: &text }, files.format, catalog) {
+    for text in texts {
+        let (name, text) = text?;
+        match mortise_text::parse(Source { name: &name, text: &text }, format, catalog) {
             Ok(read) => documents.extend(read),
             Err(wrong) => faults.extend(wrong.to_string().lines().map(str::to_owned)),
         }

@@ -11,12 +11,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use futures::{StreamExt as _, stream};
 use mortise_resource::{Diagnostic, goten::LabelSelector, pb};
 use mortise_text::Document;
 
-use super::prune;
+use super::{
+    only::{self, ChangeArgs, WriteMode},
+    prune,
+};
 use crate::{
     CliError, Connect, Exit, Progress, Session, Tenancy, Ui,
     apply::{
@@ -30,7 +33,8 @@ use crate::{
     resources::{
         catalog::Catalog,
         ids::{Key, id_of, placed_title, refers_to_nothing},
-        wait::{self, Condition},
+        state::{self, WantedState},
+        wait,
     },
 };
 
@@ -50,7 +54,8 @@ pub struct Apply {
     #[command(flatten)]
     files: Files,
     /// Shows what would change and writes nothing; the server fills in defaults and validates
-    #[arg(long)]
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server",
+          default_value = "none", hide_default_value = true, value_parser = crate::args::dry_run, action = ArgAction::Set)]
     dry_run: bool,
     /// Prints only counts, not single resources
     #[arg(short, long)]
@@ -69,12 +74,15 @@ pub struct Apply {
     yes: bool,
     /// Waits until every resource has a condition, such as condition=Accepted or condition=Accepted=false; at most
     /// --timeout
-    #[arg(long, value_name = "CONDITION", value_parser = wait::condition, conflicts_with = "dry_run")]
-    wait: Option<Condition>,
+    #[arg(long, value_name = "CONDITION", value_parser = state::condition, conflicts_with = "dry_run")]
+    wait: Option<WantedState>,
     #[command(flatten)]
     tenancy: Tenancy,
     #[command(flatten)]
     connect: Connect,
+    /// Set by the commands that share this one's work.
+    #[arg(skip)]
+    mode: WriteMode,
 }
 
 /// Counts of the results so far.
@@ -103,17 +111,35 @@ impl Apply {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
         let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
+        self.carry_out(documents, &session, &catalog, &ui).await
+    }
+
+    /// Makes the command that writes files in another mode.
+    pub(super) fn in_mode(mode: WriteMode, args: ChangeArgs) -> Self {
+        let ChangeArgs { files, dry_run, quiet, tenancy, connect } = args;
+        let (prune, selector, prune_types, yes, wait) = (false, None, Vec::new(), false, None);
+        Self { files, dry_run, quiet, prune, selector, prune_types, yes, wait, tenancy, connect, mode }
+    }
+
+    /// Writes documents, prunes and waits.
+    pub(super) async fn carry_out(
+        self,
+        documents: Vec<Document>,
+        session: &Session,
+        catalog: &Catalog,
+        ui: &Ui,
+    ) -> Result<Exit, CliError> {
         let prune_types = self.prune_types.iter().map(|name| catalog.find_type(name)).collect::<Result<Vec<_>, _>>()?;
         let in_files: BTreeSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
-        let scope = prune::scope(&documents, &prune_types, &self.tenancy, &session, &catalog);
+        let scope = prune::scope(&documents, &prune_types, &self.tenancy, session, catalog);
         if let Some(selector) = &self.selector {
-            prune::warn_of_unselected(&documents, selector, &ui)?;
+            prune::warn_of_unselected(&documents, selector, ui)?;
         }
 
         let mut counts = Counts::default();
         let count = documents.len();
         let levels = order::levels(documents)?;
-        let written = self.apply(levels, count, &session, &catalog, &ui, &mut counts).await?;
+        let written = self.apply(levels, count, session, catalog, ui, &mut counts).await?;
         if self.quiet || count > 20 || counts.failed > 0 {
             ui::line(counts.sentence(self.dry_run))?;
         }
@@ -124,13 +150,13 @@ impl Apply {
             return Ok(Exit::Failed);
         }
         if let Some(selector) = self.selector.as_ref().filter(|_| self.prune) {
-            let exit = prune::prune(&session, selector, scope, &in_files, self.dry_run, self.yes, &ui).await?;
+            let exit = prune::prune(session, selector, scope, &in_files, self.dry_run, self.yes, ui).await?;
             if exit != Exit::Done {
                 return Ok(exit);
             }
         }
         if let Some(condition) = &self.wait {
-            wait::until(&session, &written, condition).await?;
+            wait::until(session, catalog, &written, condition).await?;
             ui::line(format!("condition met: {condition}"))?;
         }
         Ok(Exit::Done)
@@ -235,7 +261,9 @@ impl Apply {
             }
         }
         let outcome = throttle.call(async || {
-            if self.dry_run {
+            if self.mode != WriteMode::Apply {
+                only::write(self.mode, self.dry_run, session, catalog, wanted.clone()).await
+            } else if self.dry_run {
                 let creates = |unit: &pb::Id| matches!(known(unit), Some(Some(_)));
                 plan::dry_run(session, catalog, &wanted, creates).await.map(|plan| Outcome::Planned(Box::new(plan)))
             } else {

@@ -29,25 +29,28 @@ pub struct Context {
 #[derive(Debug, Subcommand)]
 enum ContextCommand {
     /// Lists all contexts; a star marks the current one
-    #[command(visible_alias = "ls", after_help = super::after("mortise context list"))]
+    #[command(visible_alias = "ls", alias = "get-contexts", after_help = super::after("mortise context list"))]
     List,
     /// Makes a context the current one
-    #[command(after_help = super::after("mortise context use home"))]
+    #[command(alias = "use-context", after_help = super::after("mortise context use home"))]
     Use {
         /// The context
         name: String,
     },
     /// Creates a context, or changes the given settings of one; an empty value removes a setting
-    #[command(after_help = super::after("mortise context set home --grpc-addr 192.168.1.2:8502 --namespace blue"))]
+    #[command(alias = "set-context", after_help = super::after("mortise context set home --grpc-addr 192.168.1.2:8502 --namespace blue"))]
     Set(Box<SetContext>),
     /// Deletes a context
-    #[command(after_help = super::after("mortise context delete home"))]
+    #[command(alias = "delete-context", after_help = super::after("mortise context delete home"))]
     Delete {
         /// The context
         name: String,
     },
+    /// Prints the name of the current context
+    #[command(alias = "current-context", after_help = super::after("mortise context current"))]
+    Current,
     /// Shows a context as it stands in the file; without NAME, the current one
-    #[command(after_help = super::after("mortise context show home"))]
+    #[command(alias = "view", after_help = super::after("mortise context show home"))]
     Show {
         /// The context
         name: Option<String>,
@@ -126,15 +129,11 @@ impl Context {
                 let none = if current { "; no context is the current one now" } else { "" };
                 ui::line(format!("context {name:?} deleted{none}"))?;
             }
+            ContextCommand::Current => ui::line(current(&contexts)?)?,
             ContextCommand::Show { name } => {
-                let name = match (name, &contexts.current) {
-                    (Some(name), _) => name,
-                    (None, Some(current)) => current.clone(),
-                    (None, None) => {
-                        return Err(CliError::usage("no context is the current one").remedy(
-                            "`mortise context use NAME` makes one current, `mortise context list` lists them",
-                        ));
-                    }
+                let name = match name {
+                    Some(name) => name,
+                    None => current(&contexts)?,
                 };
                 let entry = contexts.get(&name)?.clone();
                 let contexts = Contexts { current: None, context: [(name, entry)].into() };
@@ -144,6 +143,13 @@ impl Context {
         }
         Ok(Exit::Done)
     }
+}
+
+fn current(contexts: &Contexts) -> Result<String, CliError> {
+    contexts.current.clone().ok_or_else(|| {
+        CliError::usage("no context is the current one")
+            .remedy("`mortise context use NAME` makes one current, `mortise context list` lists them")
+    })
 }
 
 fn list(contexts: &Contexts) -> String {

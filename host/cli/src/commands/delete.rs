@@ -3,7 +3,7 @@
 //! Each resource is read first and deleted by the uid that was read, so that a new resource of the same name, made
 //! meanwhile, stays.
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use futures::{StreamExt as _, stream};
 use mortise_resource::{goten::LabelSelector, meta, pb};
 
@@ -34,7 +34,7 @@ pub struct Delete {
     #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
     /// Deletes the resources in a file, a directory or standard input (-)
-    #[arg(short, long, value_name = "FILE|DIR|-")]
+    #[arg(short, long, value_name = "FILE|DIR|-", num_args = 1..)]
     filename: Vec<std::path::PathBuf>,
     /// Also reads the directories within a directory
     #[arg(short = 'R', long, requires = "filename")]
@@ -45,6 +45,9 @@ pub struct Delete {
     /// Deletes all resources of the type with these labels, such as app=shop,env!=prod; asks first
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector, conflicts_with = "filename")]
     selector: Option<LabelSelector>,
+    /// Deletes all resources of the type in the place; asks first
+    #[arg(long, conflicts_with_all = ["filename", "prefix", "selector"])]
+    all: bool,
     /// Does not ask for confirmation
     #[arg(short, long)]
     yes: bool,
@@ -52,10 +55,12 @@ pub struct Delete {
     #[arg(long)]
     ignore_not_found: bool,
     /// Waits until the resource is gone, finalizers included; at most --timeout
-    #[arg(long)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "false", hide_default_value = true, action = ArgAction::Set)]
     wait: bool,
     /// Shows all that would follow: what goes now or afterwards, changes, blocks or hangs, and why
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, conflicts_with = "wait", value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server",
+          default_value = "none", hide_default_value = true, value_parser = crate::args::dry_run, action = ArgAction::Set)]
     dry_run: bool,
     #[command(flatten)]
     tenancy: Tenancy,
@@ -128,13 +133,13 @@ impl Delete {
             let ids = |level: Vec<mortise_text::Document>| level.iter().map(|d| id_of(&d.resource)).collect();
             return Ok(Some(levels.into_iter().rev().map(ids).collect()));
         }
-        let wanted = ids::selections(&self.what, catalog)?;
+        let wanted = ids::selections(&self.what, catalog, &self.tenancy)?;
         let named = wanted.iter().any(|wanted| !wanted.names.is_empty());
-        let chosen = self.prefix.is_some() || self.selector.is_some();
+        let chosen = self.all || self.prefix.is_some() || self.selector.is_some();
         if named == chosen {
-            let fault = if named { "give either names, or --prefix and --selector" } else { "no resource is named" };
-            return Err(CliError::usage(fault)
-                .remedy("give names after the type, --prefix, --selector or -f; --prefix '' means all"));
+            let fault =
+                if named { "give either names, or --prefix, --selector or --all" } else { "no resource is named" };
+            return Err(CliError::usage(fault).remedy("give names after the type, --prefix, --selector, --all or -f"));
         }
         let mut ids = Vec::new();
         for wanted in &wanted {

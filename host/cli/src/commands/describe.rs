@@ -1,26 +1,33 @@
-//! `mortise describe`: one resource, with its owners, what it owns, and failures of its controllers.
+//! `mortise describe`: resources, each with its owners, what it owns, and failures of its controllers.
 
 use std::time::SystemTime;
 
 use clap::Args;
 use mortise_resource::{
     data::{ListControllersRequest, ReconcileError},
+    goten::LabelSelector,
     meta, pb,
 };
 
 use super::{status, tree};
 use crate::{
     CliError, Connect, Exit, Session, Style, Table, Tenancy, Ui,
-    apply::plan,
+    apply::{
+        files::{self, Files},
+        plan,
+    },
     output::ui,
     resources::catalog::Catalog,
-    resources::ids::{self, Key, id_of, made_at, placed_title, type_name},
+    resources::ids::{self, Key, Selection, id_of, made_at, placed_title, type_name},
+    resources::search::QueryArgs,
     resources::show::{self, ago},
 };
 
 pub(super) const EXAMPLES: &str = "\
 mortise describe artist korn
-mortise describe album/issues";
+mortise describe artist/korn album/issues
+mortise describe artists -l app=shop
+mortise describe -f shop/";
 
 /// Most owned resources listed; `mortise tree` shows all.
 const MAX_OWNED: usize = 20;
@@ -28,9 +35,18 @@ const MAX_OWNED: usize = 20;
 /// Arguments of `describe`.
 #[derive(Debug, Args)]
 pub struct Describe {
-    /// TYPE NAME or TYPE/NAME
-    #[arg(value_name = "TYPE NAME", required = true)]
+    /// TYPE, TYPE NAME…, or TYPE/NAME…
+    #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
+    /// Describes the stored resources that these files and directories name; - is standard input
+    #[arg(short, long, value_name = "FILE|DIR|-", num_args = 1..)]
+    filename: Vec<std::path::PathBuf>,
+    /// Also reads the directories within a directory
+    #[arg(short = 'R', long, requires = "filename")]
+    recursive: bool,
+    /// Describes the resources of the type with these labels, such as app=shop,env!=prod
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = crate::resources::selector::selector)]
+    selector: Option<LabelSelector>,
     #[command(flatten)]
     tenancy: Tenancy,
     #[command(flatten)]
@@ -39,15 +55,59 @@ pub struct Describe {
 
 impl Describe {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
+        let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
-        let resource = ids::read(&session, &id).await?;
-        let owners = tree::owners(&session, &resource).await?;
-        let owned = tree::owned(&session, &id_of(&resource)).await?;
-        let events = events(&session, &id_of(&resource)).await?;
-        let page = Page { resource: &resource, owners, owned, events };
-        ui::print(page.render(&catalog, &self.connect.ui())?)?;
-        Ok(Exit::Done)
+        let (resources, missing) = self.resources(&session, &catalog).await?;
+        let events = if resources.is_empty() { Vec::new() } else { events(&session).await? };
+        for (position, resource) in resources.iter().enumerate() {
+            let owners = tree::owners(&session, resource).await?;
+            let owned = tree::owned(&session, &id_of(resource)).await?;
+            let events = events.iter().filter(|event| event.is_about(&id_of(resource))).collect();
+            let page = Page { resource, owners, owned, events }.render(&catalog, &ui)?;
+            ui::print(if position == 0 { page } else { format!("\n{page}") })?;
+        }
+        for error in &missing {
+            ui.note(&format!("mortise: {error}"));
+        }
+        Ok(if missing.is_empty() { Exit::Done } else { Exit::Failed })
+    }
+
+    /// Reads the chosen resources, and the errors of those that do not exist.
+    async fn resources(
+        &self,
+        session: &Session,
+        catalog: &Catalog,
+    ) -> Result<(Vec<pb::Resource>, Vec<CliError>), CliError> {
+        let wanted = match self.filename.is_empty() {
+            true => ids::selections(&self.what, catalog, &self.tenancy)?,
+            false => {
+                let files = Files { filename: self.filename.clone(), recursive: self.recursive, format: None };
+                files::selections(&files, catalog, &self.tenancy, session)?
+            }
+        };
+        if self.selector.is_some() && wanted.iter().any(|wanted| !wanted.names.is_empty()) {
+            return Err(CliError::usage("give either names or --selector"));
+        }
+        let (mut resources, mut missing) = (Vec::new(), Vec::new());
+        for Selection { ty, names } in &wanted {
+            for name in names {
+                match ids::read(session, &ids::id(ty, name, &self.tenancy, session, catalog)).await {
+                    Ok(resource) => resources.push(resource),
+                    Err(error) if error.code == Some(tonic::Code::NotFound) => missing.push(error),
+                    Err(error) => return Err(error),
+                }
+            }
+            if names.is_empty() {
+                let units = self.tenancy.units_for(ty, session, catalog);
+                let query = QueryArgs::by(self.selector.clone(), "");
+                resources.extend(query.search(session, ty, units, "", &self.connect.ui()).await?.resources);
+            }
+        }
+        if resources.is_empty() && missing.is_empty() {
+            let types: Vec<_> = wanted.iter().map(|wanted| type_name(&wanted.ty)).collect();
+            self.connect.ui().note(&format!("no {} found", types.join(" and no ")));
+        }
+        Ok((resources, missing))
     }
 }
 
@@ -57,7 +117,15 @@ struct Event {
     error: ReconcileError,
 }
 
-async fn events(session: &Session, id: &pb::Id) -> Result<Vec<Event>, CliError> {
+impl Event {
+    fn is_about(&self, id: &pb::Id) -> bool {
+        let other = self.error.id.as_ref();
+        other.is_some_and(|other| Key::of(other) == Key::of(id) && (other.uid.is_empty() || other.uid == id.uid))
+    }
+}
+
+/// Last failures of all controllers.
+async fn events(session: &Session) -> Result<Vec<Event>, CliError> {
     let request = ListControllersRequest::default();
     let call = async { session.controllers().list(request).await };
     let answer = match session.call("controllers", call).await {
@@ -66,19 +134,18 @@ async fn events(session: &Session, id: &pb::Id) -> Result<Vec<Event>, CliError> 
         Err(error) if error.code == Some(tonic::Code::Unimplemented) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let about = |other: &pb::Id| Key::of(other) == Key::of(id) && (other.uid.is_empty() || other.uid == id.uid);
     let events = answer.controllers.into_iter().flat_map(|report| {
         let name = report.name;
         report.last_errors.into_iter().map(move |error| Event { controller: name.clone(), error })
     });
-    Ok(events.filter(|event| event.error.id.as_ref().is_some_and(about)).collect())
+    Ok(events.collect())
 }
 
 struct Page<'r> {
     resource: &'r pb::Resource,
     owners: Vec<tree::Node>,
     owned: Vec<pb::Resource>,
-    events: Vec<Event>,
+    events: Vec<&'r Event>,
 }
 
 impl Page<'_> {

@@ -13,6 +13,7 @@ mod catalog;
 mod completions;
 mod context;
 mod controllers;
+mod create;
 mod delete;
 mod describe;
 mod diff;
@@ -22,15 +23,19 @@ mod export;
 mod function;
 mod get;
 mod import;
+mod info;
 mod label;
 mod man;
 mod move_resources;
+mod only;
+mod patch;
 mod plan;
 pub mod plugin;
 mod protect;
 pub mod provider;
 mod prune;
 mod regions;
+mod replace;
 mod resource;
 mod server_status;
 mod status;
@@ -38,6 +43,8 @@ mod tls;
 mod top;
 mod tree;
 mod types;
+mod version;
+mod wait;
 
 use clap::Subcommand;
 
@@ -49,6 +56,15 @@ pub enum Command {
     /// Creates or updates resources as files describe them
     #[command(after_help = after(apply::EXAMPLES))]
     Apply(Box<apply::Apply>),
+    /// Creates resources, and fails if one exists
+    #[command(after_help = after(create::EXAMPLES))]
+    Create(Box<create::Create>),
+    /// Replaces resources that exist, as files describe them
+    #[command(after_help = after(replace::EXAMPLES))]
+    Replace(Box<replace::Replace>),
+    /// Changes fields of a resource by a patch
+    #[command(after_help = after(patch::EXAMPLES))]
+    Patch(Box<patch::Patch>),
     /// Shows resources
     #[command(visible_alias = "list", alias = "ls", after_help = after(get::EXAMPLES))]
     Get(Box<get::Get>),
@@ -85,6 +101,18 @@ pub enum Command {
     /// Shows the state of the server, or of a resource by its controllers
     #[command(after_help = after(status::EXAMPLES))]
     Status(status::Status),
+    /// Waits until resources have a condition or a value, exist, or are gone
+    #[command(after_help = after(wait::EXAMPLES))]
+    Wait(Box<wait::Wait>),
+    /// Shows the versions of this program and of the server
+    #[command(after_help = after(version::EXAMPLES))]
+    Version(Box<version::Version>),
+    /// Shows the server that commands reach, the caller and the place
+    #[command(visible_alias = "cluster-info", after_help = after(info::EXAMPLES))]
+    Info(Box<info::Info>),
+    /// Versions of a plugin: waits for a load, shows the versions, returns to the previous one
+    #[command(after_help = after(plugin::rollout::EXAMPLES))]
+    Rollout(plugin::rollout::Rollout),
     /// Shows the server's activity, refreshed at intervals
     #[command(after_help = after(top::EXAMPLES))]
     Top(top::Top),
@@ -137,13 +165,13 @@ pub enum Command {
     #[command(after_help = after(provider::EXAMPLES))]
     Provider(provider::Provider),
     /// Contexts: named servers with their settings
-    #[command(after_help = after(context::EXAMPLES))]
+    #[command(visible_alias = "config", after_help = after(context::EXAMPLES))]
     Context(context::Context),
     /// TLS: makes certificates, shows when they expire
     #[command(after_help = after(tls::EXAMPLES))]
     Tls(tls::Tls),
     /// Writes a script that completes commands in a shell
-    #[command(after_help = after(completions::EXAMPLES))]
+    #[command(visible_alias = "completion", after_help = after(completions::EXAMPLES))]
     Completions(completions::Completions),
     /// Writes manual pages
     #[command(after_help = after(man::EXAMPLES))]
@@ -166,6 +194,9 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
     Box::pin(async move {
         match command {
             Command::Apply(apply) => apply.run().await,
+            Command::Create(create) => create.run().await,
+            Command::Replace(replace) => replace.run().await,
+            Command::Patch(patch) => patch.run().await,
             Command::Get(get) => get.run().await,
             Command::Describe(describe) => describe.run().await,
             Command::Delete(delete) => delete.run().await,
@@ -178,6 +209,10 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Adopt(adopt) => adopt.run().await,
             Command::Function(function) => function.run().await,
             Command::Status(status) => status.run().await,
+            Command::Wait(wait) => wait.run().await,
+            Command::Version(version) => version.run().await,
+            Command::Info(info) => info.run().await,
+            Command::Rollout(rollout) => rollout.run().await,
             Command::Top(top) => top.run().await,
             Command::Controllers(controllers) => controllers.run().await,
             Command::Regions(regions) => regions.run().await,

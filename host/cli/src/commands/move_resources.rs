@@ -10,6 +10,7 @@ use crate::{
     resources::{
         catalog::Catalog,
         ids::{self, id_of, placed_title},
+        places::PlacedName,
     },
 };
 
@@ -44,7 +45,7 @@ impl Move {
         let (session, catalog) = Catalog::connect(&self.connect).await?;
         let to = catalog.find_type(&self.to)?;
         let mut wanted = Vec::new();
-        for selected in ids::selections(&self.what, &catalog)? {
+        for selected in ids::selections(&self.what, &catalog, &self.tenancy)? {
             if self.all != selected.names.is_empty() {
                 let fault = if self.all { "--all takes a type alone" } else { "no resource is named" };
                 return Err(CliError::usage(fault).remedy("give names after the type, or --all"));
@@ -54,7 +55,7 @@ impl Move {
                 let found = ids::list(&session, &selected.ty, units, "").await?;
                 wanted.extend(found.iter().map(id_of));
             } else {
-                let id = |name: &String| ids::id(&selected.ty, name, &self.tenancy, &session, &catalog);
+                let id = |name: &PlacedName| ids::id(&selected.ty, name, &self.tenancy, &session, &catalog);
                 wanted.extend(selected.names.iter().map(id));
             }
         }

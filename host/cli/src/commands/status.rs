@@ -38,7 +38,8 @@ impl Status {
         let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
         let resource = ids::read(&session, &id).await?;
         if self.output == AnswerFormat::Json {
-            let whole: serde_json::Value = serde_json::from_str(&show::json(&resource, &catalog)?).unwrap_or_default();
+            let whole: serde_json::Value =
+                serde_json::from_str(&show::json_text(&resource, &catalog)?).unwrap_or_default();
             let status = whole.get("status").cloned().unwrap_or_else(|| serde_json::json!({}));
             ui::line(format!("{status:#}"))?;
         } else if resource.status.is_empty() {

@@ -39,7 +39,7 @@ const DEFAULT_ADDR: &str = "127.0.0.1:8502";
 #[command(next_help_heading = "Connection")]
 pub struct Connect {
     /// The server: HOST:PORT, http://HOST:PORT, https://HOST:PORT for TLS, or unix:///PATH [default: the socket of a
-    /// server on this machine, or 127.0.0.1:8502] [env: MORTISE_GRPC_ADDR]
+    /// server on this machine, or 127.0.0.1:8502] [env: MORTISE_ADDR]
     #[arg(long, value_name = "ADDR")]
     pub grpc_addr: Option<String>,
     /// A context of the contexts file, instead of the current one [env: MORTISE_CONTEXT]
@@ -107,7 +107,7 @@ impl Connect {
         let path = |flag: &Option<PathBuf>, name: &str, own: &Option<PathBuf>| {
             flag.clone().or_else(|| env(name).map(PathBuf::from)).or_else(|| own.clone())
         };
-        let given = self.grpc_addr.clone().or_else(|| env("MORTISE_GRPC_ADDR"));
+        let given = self.grpc_addr.clone().or_else(|| env("MORTISE_ADDR")).or_else(|| env("MORTISE_GRPC_ADDR"));
         if given.is_some() && context.grpc_addr.is_some() && given != context.grpc_addr {
             // The token is for the context's server; no other may see it.
             context.token_file = None;

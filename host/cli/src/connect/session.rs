@@ -8,7 +8,7 @@ use mortise_resource::grpc::{
     TypeServiceClient, WatchServiceClient,
 };
 use tonic::{
-    Request, Response, Status, Streaming,
+    Code, Request, Response, Status, Streaming,
     metadata::{Ascii, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
     transport::Channel,
@@ -19,6 +19,17 @@ use crate::error::{CliError, Exit, UNREACHABLE};
 
 /// Largest accepted answer in bytes: a list comes as one message.
 const MAX_ANSWER: usize = 1 << 30;
+
+/// Text of a lost connection, behind the subject of the call.
+const LOST: &str = ": lost the connection";
+
+/// Remedy for the address of the HTTP port.
+const HTTP_PORT: &str =
+    "that is the port for HTTP; commands speak gRPC, on port 8502 unless the server's grpc_addr is another";
+
+/// Remedy for a caller without a token that lacks a right.
+const NO_TOKEN: &str = "give a token: --token-file FILE or `mortise login`; the server wrote the first one to \
+                        bootstrap-token in its data directory";
 
 /// Channel that adds the token to every call.
 pub type Authorized = InterceptedService<Channel, Token>;
@@ -141,6 +152,10 @@ impl Session {
     fn refusal(&self, thing: impl fmt::Display, status: &Status) -> CliError {
         let error = CliError::rpc(thing, status);
         match error.remedy.as_deref() {
+            None if status.code() == Code::PermissionDenied => error.remedy(match self.target.token {
+                None => NO_TOKEN,
+                Some(_) => "`mortise auth whoami` shows the caller and its policies",
+            }),
             Some(UNREACHABLE) if self.target.tls.is_some() => error.remedy(
                 "the server went away, or wants a certificate of this client that it trusts: --client-cert and \
                  --client-key",
@@ -190,8 +205,24 @@ impl Session {
     ) -> Result<T, CliError> {
         match tokio::time::timeout(self.target.timeout, call).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) => Err(self.refusal(thing, &status)),
+            Ok(Err(status)) => Err(self.with_port(self.refusal(thing, &status)).await),
             Err(_) => Err(self.too_late(thing)),
+        }
+    }
+
+    /// Adds to a lost connection that the address is that of HTTP, if it is.
+    async fn with_port(&self, error: CliError) -> CliError {
+        if error.remedy.as_deref() != Some(UNREACHABLE) {
+            return error;
+        }
+        let target = std::sync::Arc::clone(&self.target);
+        match tokio::task::spawn_blocking(move || target.is_http_port()).await {
+            Ok(true) => {
+                let thing = error.message.split(LOST).next().unwrap_or_default();
+                let message = format!("{thing}: {} speaks HTTP, not gRPC", self.url());
+                CliError { message, ..error }.remedy(HTTP_PORT)
+            }
+            _ => error,
         }
     }
 }

@@ -1,7 +1,12 @@
 //! A server's address, credentials and TLS files, as decided from flags, environment and context, and the endpoint made
 //! of them.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    net::{TcpStream, ToSocketAddrs as _},
+    path::PathBuf,
+    time::Duration,
+};
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
@@ -10,6 +15,9 @@ use crate::error::{self, CliError, Exit, innermost};
 
 /// Longest time to establish a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest step of a question to a port that may be that of HTTP.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of HTTP/2 pings, which find a dead connection.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -45,6 +53,26 @@ impl Target {
             (false, Some(_)) => format!("https://{}", self.addr),
             (false, None) => format!("http://{}", self.addr),
         }
+    }
+
+    /// Whether the server at the address answers as Mortise's HTTP port does. Blocks up to [`PROBE_TIMEOUT`] for each
+    /// step.
+    pub(crate) fn is_http_port(&self) -> bool {
+        if self.tls.is_some() || self.addr.starts_with(UNIX) {
+            return false;
+        }
+        let probe = || {
+            let addr = self.addr.to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?;
+            let mut stream = TcpStream::connect_timeout(&addr, PROBE_TIMEOUT)?;
+            stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+            stream.set_write_timeout(Some(PROBE_TIMEOUT))?;
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer)?;
+            Ok::<_, std::io::Error>(answer)
+        };
+        // The gRPC port refuses such a request in HTTP, too.
+        probe().is_ok_and(|answer| &answer == b"HTTP/1.1 200")
     }
 
     pub(crate) fn endpoint(&self) -> Result<Endpoint, CliError> {

@@ -21,6 +21,7 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
     /// Widths of the columns of removed rows.
     seen: Vec<usize>,
+    headless: bool,
 }
 
 /// Field of a table.
@@ -61,6 +62,12 @@ impl Table {
         Self { headings, ..Self::default() }
     }
 
+    /// The same table, with or without its headings.
+    #[must_use]
+    pub fn headless(self, headless: bool) -> Self {
+        Self { headless, ..self }
+    }
+
     /// Adds a row; missing cells at its end are empty.
     pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
@@ -78,7 +85,9 @@ impl Table {
         let widths = self.widths(ui.width);
         let headings = self.headings.iter().map(|h| Cell::styled(Style::Bold, h.as_str())).collect::<Vec<_>>();
         let mut out = String::new();
-        line(&headings, &widths, ui, &mut out);
+        if !self.headless {
+            line(&headings, &widths, ui, &mut out);
+        }
         self.lines(&widths, ui, &mut out);
         out
     }
@@ -101,7 +110,7 @@ impl Table {
     }
 
     fn widths(&self, available: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.headings.iter().map(|h| h.width()).collect();
+        let mut widths: Vec<usize> = self.headings.iter().map(|h| if self.headless { 0 } else { h.width() }).collect();
         for (width, seen) in widths.iter_mut().zip(&self.seen) {
             *width = (*width).max(*seen);
         }

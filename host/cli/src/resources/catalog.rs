@@ -2,7 +2,7 @@
 //! it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, PoisonError},
 };
 
@@ -15,7 +15,7 @@ use mortise_resource::{
 use mortise_text::{TypeTable, Types};
 use prost_reflect::MessageDescriptor;
 
-use crate::{CliError, Connect, Session};
+use crate::{CliError, Connect, Session, words::letters::nearest};
 
 /// Types of the server at the time of the fetch.
 ///
@@ -52,6 +52,11 @@ impl Catalog {
         let answer = session.call("types", session.types().list_types(ListTypesRequest {})).await?;
         let types = answer.types.into_iter().filter(|t| t.r#type.is_some()).collect();
         Ok(Self { types, session: session.clone(), known: Mutex::default() })
+    }
+
+    /// The connection by which the types came.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 
     /// All types, sorted by group, version and kind.
@@ -174,7 +179,14 @@ fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError>
     let age =
         |info: &&&TypeInfo| (!info.orphaned, version_order(&type_of(info).group_version), type_of(info).group_version);
     found.iter().max_by_key(age).copied().ok_or_else(|| {
-        CliError::usage(format!("the server has no type {text:?}")).remedy("`mortise types` lists its types")
+        let kinds: Vec<String> = types.iter().map(|info| type_of(info).kind.to_lowercase()).collect();
+        let names = kinds.iter().chain(types.iter().flat_map(|info| &info.short_names)).map(String::as_str);
+        let known: BTreeSet<&str> = names.collect();
+        let error = CliError::usage(format!("the server has no type {text:?}"));
+        match nearest(singular, known.iter().copied()).or_else(|| nearest(&lower, known)) {
+            Some(near) => error.remedy(format!("did you mean {near}? `mortise types` lists its types")),
+            None => error.remedy("`mortise types` lists its types"),
+        }
     })
 }
 

@@ -4,7 +4,9 @@ use mortise_resource::{
     pb,
     types::{self, Gvk, gvk},
 };
+use mortise_text::Types as _;
 
+use super::places::{self, PlacedName};
 use crate::{CliError, Session, Tenancy, resources::catalog::Catalog};
 
 /// Identity of a resource, over all its incarnations: group, kind, partition, namespace, name.
@@ -59,7 +61,7 @@ pub(crate) fn units_of(id: &pb::Id) -> impl Iterator<Item = pb::Id> + use<> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
     pub(crate) ty: pb::Type,
-    pub(crate) names: Vec<String>,
+    pub(crate) names: Vec<PlacedName>,
 }
 
 /// End of the server's message about a reference to a missing resource.
@@ -72,26 +74,27 @@ pub(crate) fn refers_to_nothing(error: &CliError) -> bool {
         && error.message.ends_with(NO_REFERENT)
 }
 
-/// Parses `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`.
-pub(crate) fn selections(words: &[String], catalog: &Catalog) -> Result<Vec<Selection>, CliError> {
+/// Parses `TYPE`, `TYPE,TYPE`, `TYPE NAME…` or `TYPE/NAME…`, and [names with their place](PlacedName).
+pub(crate) fn selections(words: &[String], catalog: &Catalog, tenancy: &Tenancy) -> Result<Vec<Selection>, CliError> {
     let Some((first, rest)) = words.split_first() else { return Ok(Vec::new()) };
     if words.iter().any(|word| word.contains('/')) {
         let mut all: Vec<Selection> = Vec::new();
         for word in words {
-            let Some((ty, name)) = word.split_once('/').filter(|(ty, name)| !ty.is_empty() && !name.is_empty()) else {
-                return Err(CliError::usage(format!("{word:?} is not TYPE/NAME"))
-                    .remedy("give TYPE NAME…, or TYPE/NAME for each"));
+            let Some((ty, name)) = word.split_once('/').filter(|(ty, _)| !ty.is_empty()) else {
+                return Err(places::malformed(word));
             };
             let ty = catalog.find_type(ty)?;
+            let name = PlacedName::parse(word, name, catalog.scope(&ty), tenancy)?;
             match all.iter_mut().find(|selection| selection.ty == ty) {
-                Some(selection) => selection.names.push(name.to_owned()),
-                None => all.push(Selection { ty, names: vec![name.to_owned()] }),
+                Some(selection) => selection.names.push(name),
+                None => all.push(Selection { ty, names: vec![name] }),
             }
         }
         return Ok(all);
     }
     let types: Vec<_> = first.split(',').map(|ty| catalog.find_type(ty)).collect::<Result<_, _>>()?;
-    Ok(types.into_iter().map(|ty| Selection { ty, names: rest.to_vec() }).collect())
+    let names: Vec<_> = rest.iter().map(|name| PlacedName::plain(name)).collect();
+    Ok(types.into_iter().map(|ty| Selection { ty, names: names.clone() }).collect())
 }
 
 /// Parses exactly one resource: `TYPE NAME` or `TYPE/NAME`.
@@ -101,19 +104,19 @@ pub(crate) fn one(
     tenancy: &Tenancy,
     session: &Session,
 ) -> Result<pb::Id, CliError> {
-    let selected = selections(words, catalog)?;
-    match selected.as_slice() {
-        [Selection { ty, names }] if names.len() == 1 => {
-            Ok(id(ty, names.first().map(String::as_str).unwrap_or_default(), tenancy, session, catalog))
-        }
+    let selected = selections(words, catalog, tenancy)?;
+    let named = selected.iter().flat_map(|Selection { ty, names }| names.iter().map(move |name| (ty, name)));
+    match named.collect::<Vec<_>>().as_slice() {
+        [(ty, name)] => Ok(id(ty, name, tenancy, session, catalog)),
         _ => Err(CliError::usage("the command takes one resource").remedy("give TYPE NAME, or TYPE/NAME")),
     }
 }
 
-/// Builds the id of a name, in the units of flags, environment and context, as far as the type's scope has them.
-pub(crate) fn id(ty: &pb::Type, name: &str, tenancy: &Tenancy, session: &Session, catalog: &Catalog) -> pb::Id {
-    let units = tenancy.units_for(ty, session, catalog);
-    pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(ty.clone()), tenancy: Some(units) }
+/// Builds the id of a name: in its own place, or in the units of flags, environment and context, as far as the type's
+/// scope has them.
+pub(crate) fn id(ty: &pb::Type, name: &PlacedName, tenancy: &Tenancy, session: &Session, catalog: &Catalog) -> pb::Id {
+    let units = name.units_in(tenancy.units_for(ty, session, catalog));
+    pb::Id { uid: String::new(), name: name.name.clone(), r#type: Some(ty.clone()), tenancy: Some(units) }
 }
 
 /// Reads one resource.

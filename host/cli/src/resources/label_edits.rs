@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mortise_resource::{
     data::{UpdateRequest, update_request::Cas},
     goten::Meta,
@@ -50,7 +50,8 @@ pub(crate) struct LabelEditArgs {
     #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     filter: String,
     /// Shows what would change, and changes nothing
-    #[arg(long, conflicts_with = "list")]
+    #[arg(long, conflicts_with = "list", value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server",
+          default_value = "none", hide_default_value = true, value_parser = crate::args::dry_run, action = ArgAction::Set)]
     dry_run: bool,
     #[command(flatten)]
     tenancy: Tenancy,
@@ -130,7 +131,7 @@ impl LabelEditArgs {
         catalog: &Catalog,
         ui: &Ui,
     ) -> Result<Vec<pb::Resource>, CliError> {
-        let wanted = ids::selections(words, catalog)?;
+        let wanted = ids::selections(words, catalog, &self.tenancy)?;
         let is_named = wanted.iter().any(|wanted| !wanted.names.is_empty());
         let chooses = self.all || self.selector.is_some() || !self.filter.is_empty();
         if is_named == chooses {

@@ -9,6 +9,7 @@ use mortise_resource::{
 };
 use prost_types::FieldMask;
 
+use super::selector::{field_selector, order};
 use crate::{CliError, Session, Ui, resources::ids::type_name};
 
 /// Most resources in one answer when all pages are wanted.
@@ -24,8 +25,11 @@ pub(crate) struct QueryArgs {
     /// Only resources that match, such as 'data.genre = "GENRE_JAZZ" AND meta.tags CONTAINS "live"'
     #[arg(long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     filter: String,
+    /// Only resources with these fields, as kubectl writes them: metadata.name=korn,data.genre!=GENRE_JAZZ
+    #[arg(long, value_name = "SELECTOR", default_value = "", hide_default_value = true, value_parser = field_selector)]
+    field_selector: String,
     /// Sorts by these paths, separated by commas, each with asc or desc behind it
-    #[arg(long, value_name = "PATHS", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "PATHS", default_value = "", hide_default_value = true, value_parser = order)]
     sort_by: String,
     /// Shows only these fields, which are the columns of a table: paths separated by commas
     #[arg(long, value_name = "PATHS", value_parser = paths)]
@@ -39,7 +43,7 @@ pub(crate) struct QueryArgs {
     )]
     view: Option<ViewName>,
     /// Shows one page of at most this size, up to 1000 [default: all pages]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=1000))]
+    #[arg(long, visible_alias = "limit", value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..=1000))]
     page_size: Option<i32>,
     /// Shows the page for a token of an earlier answer
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
@@ -92,9 +96,18 @@ impl QueryArgs {
         Self { selector, filter: filter.to_owned(), ..Self::default() }
     }
 
+    /// The filter of both flags.
+    fn filter(&self) -> String {
+        match (self.filter.as_str(), self.field_selector.as_str()) {
+            (filter, "") => filter.to_owned(),
+            ("", fields) => fields.to_owned(),
+            (filter, fields) => format!("({filter}) AND {fields}"),
+        }
+    }
+
     /// Whether a flag selects or orders resources.
     pub(crate) fn chooses(&self) -> bool {
-        self.selector.is_some() || !self.filter.is_empty() || self.explain || self.is_ordered()
+        self.selector.is_some() || !self.filter().is_empty() || self.explain || self.is_ordered()
     }
 
     /// Whether a flag asks for an order or a page.
@@ -131,7 +144,7 @@ impl QueryArgs {
             page_size: self.page_size.unwrap_or_default(),
             page_token: self.page_token.clone(),
             order_by: self.sort_by.clone(),
-            filter: self.filter.clone(),
+            filter: self.filter(),
             field_mask,
             view,
             include_paging_info: false,

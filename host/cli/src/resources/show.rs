@@ -1,6 +1,9 @@
 //! Resources as tables, YAML, JSON and names.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use mortise_resource::{FieldPath, PathStep, Scope, pb};
 use mortise_text::{Indent, Types, WholeMeta};
@@ -9,23 +12,9 @@ use crate::{
     Cell, CliError, Style, Table,
     resources::catalog::Catalog,
     resources::ids::{id_of, made_at, title},
+    resources::places::address,
+    resources::template::CustomColumns,
 };
-
-/// Format of resources in the output.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Output {
-    /// A table with the columns of the type
-    #[default]
-    Table,
-    /// A table with more columns
-    Wide,
-    /// YAML, which apply can read
-    Yaml,
-    /// JSON, which apply can read
-    Json,
-    /// TYPE/NAME, one a line
-    Name,
-}
 
 /// Columns of a table of resources.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +29,14 @@ pub(crate) struct RowsOptions {
     pub(crate) events: bool,
     /// Paths that replace the columns of the type.
     pub(crate) fields: Vec<String>,
+    /// Columns that replace all others.
+    pub(crate) custom: Option<Arc<CustomColumns>>,
+    /// Labels that are columns.
+    pub(crate) labels: Vec<String>,
+    /// Whether all labels are a column.
+    pub(crate) all_labels: bool,
+    /// Whether the headings are left out.
+    pub(crate) headless: bool,
 }
 
 /// A table of one type's resources.
@@ -61,6 +58,11 @@ impl<'c> Rows<'c> {
         let mut headings: Vec<&str> = Vec::new();
         if options.events {
             headings.push("event");
+        }
+        if let Some(custom) = options.custom.clone() {
+            headings.extend(custom.headings());
+            let table = Table::new(headings).headless(options.headless);
+            return Self { catalog, scope, options, paths: Vec::new(), table };
         }
         if options.everywhere && scope != Some(Scope::Cluster) {
             headings.push("partition");
@@ -85,7 +87,11 @@ impl<'c> Rows<'c> {
         if options.fields.is_empty() {
             headings.push("age");
         }
-        let table = Table::new(headings);
+        headings.extend(options.labels.iter().map(|key| key.rsplit('/').next().unwrap_or(key)));
+        if options.all_labels {
+            headings.push("labels");
+        }
+        let table = Table::new(headings).headless(options.headless);
         Self { catalog, scope, options, paths, table }
     }
 
@@ -95,6 +101,11 @@ impl<'c> Rows<'c> {
         let tenancy = id.tenancy.clone().unwrap_or_default();
         let mut row: Vec<Cell> = Vec::new();
         row.extend(event.map(Cell::from));
+        if let Some(custom) = &self.options.custom {
+            row.extend(custom.cells(&json(resource, self.catalog)).into_iter().map(Cell::from));
+            self.table.row(row);
+            return;
+        }
         if self.options.everywhere && self.scope != Some(Scope::Cluster) {
             row.push(tenancy.partition.into());
         }
@@ -103,8 +114,7 @@ impl<'c> Rows<'c> {
         }
         row.push(if self.options.typed { title(&id).into() } else { id.name.clone().into() });
         if !self.paths.is_empty() {
-            let text = mortise_text::to_json(resource, &WholeMeta(self.catalog), Indent::Compact);
-            let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let json = json(resource, self.catalog);
             row.extend(self.paths.iter().map(|path| Cell::from(field(&json, path))));
         }
         if self.options.wide {
@@ -117,12 +127,25 @@ impl<'c> Rows<'c> {
         if self.options.fields.is_empty() {
             row.push(age(&id.uid).into());
         }
+        let none = Default::default();
+        let labels = resource.meta.as_ref().map_or(&none, |meta| &meta.labels);
+        row.extend(self.options.labels.iter().map(|key| Cell::from(labels.get(key).map_or("", String::as_str))));
+        if self.options.all_labels {
+            let all: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            row.push(all.join(",").into());
+        }
         self.table.row(row);
     }
 }
 
+/// The printed form of a resource, with all of its meta.
+pub(crate) fn json(resource: &pb::Resource, catalog: &Catalog) -> serde_json::Value {
+    let text = mortise_text::to_json(resource, &WholeMeta(catalog), Indent::Compact);
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
 /// Returns the value at a path such as `data.group_members["drums"]`, as text; empty for a missing value.
-fn field(json: &serde_json::Value, path: &str) -> String {
+pub(crate) fn field(json: &serde_json::Value, path: &str) -> String {
     let mut value = json;
     for step in FieldPath::parse(path).0 {
         let next = match (step, value) {
@@ -228,9 +251,16 @@ pub(crate) struct Shown<'c> {
     pub(crate) catalog: &'c Catalog,
     /// Whether the server's own data in meta is included.
     pub(crate) whole_meta: bool,
+    /// Whether names always have their place.
+    pub(crate) placed: bool,
 }
 
 impl Shown<'_> {
+    /// Renders the name, with the place if a command without flags would look elsewhere.
+    pub(crate) fn name(&self, resource: &pb::Resource) -> String {
+        address(&id_of(resource), self.placed, self.catalog)
+    }
+
     /// Renders YAML.
     pub(crate) fn yaml(&self, resource: &pb::Resource) -> Result<String, CliError> {
         self.whole(|types| mortise_text::to_yaml(resource, types))
@@ -269,12 +299,12 @@ impl Shown<'_> {
 
 /// Renders a resource as YAML.
 pub(crate) fn yaml(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
-    Shown { catalog, whole_meta: false }.yaml(resource)
+    Shown { catalog, whole_meta: false, placed: false }.yaml(resource)
 }
 
 /// Renders a resource as JSON, for people.
-pub(crate) fn json(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
-    Shown { catalog, whole_meta: false }.json(resource)
+pub(crate) fn json_text(resource: &pb::Resource, catalog: &Catalog) -> Result<String, CliError> {
+    Shown { catalog, whole_meta: false, placed: false }.json(resource)
 }
 
 #[cfg(test)]

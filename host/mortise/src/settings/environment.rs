@@ -6,6 +6,7 @@ use toml::{Table, Value};
 use super::{
     declare::range,
     error::{ConfigError, SettingError},
+    flag::with_local_host,
     table::{Config, SECTIONS},
 };
 
@@ -32,11 +33,27 @@ pub(crate) fn overlay(
             overlay(&format!("{full}."), defaults, &mut inner, env)?;
             table.insert(key.clone(), Value::Table(inner));
         } else if let Some(text) = env(&name) {
+            let text = if full.ends_with("addr") { with_local_host(&text) } else { text };
             let value = parse(&full, default, &text).map_err(|source| ConfigError::Environment { name, source })?;
             table.insert(key.clone(), value);
         }
     }
     Ok(())
+}
+
+/// Variables of all settings that have a default.
+pub(crate) fn variables() -> Vec<String> {
+    fn collect(section: &str, table: &Table, found: &mut Vec<String>) {
+        for (key, value) in table {
+            match value {
+                Value::Table(inner) => collect(&format!("{section}{key}."), inner, found),
+                _ => found.push(variable(&format!("{section}{key}"))),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    collect("", &Table::try_from(Config::default()).unwrap_or_default(), &mut found);
+    found
 }
 
 fn parse(key: &str, default: &Value, text: &str) -> Result<Value, SettingError> {

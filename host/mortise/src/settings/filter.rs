@@ -7,12 +7,17 @@ use super::{
     table::Log,
 };
 
+/// Targets of libraries that log each frame and each poll: they are quiet below `info` unless the filter names them.
+const NOISY: [&str; 7] = ["h2", "hyper", "hyper_util", "mio", "rustls", "tonic", "tower"];
+
 /// The target of spans: requests, and the hooks within them.
 const SPANS: &str = "mortise::span=debug";
 
 impl Log {
     /// The filter of the log. `log.level` is a level or a filter such as `info,plugin=debug`; spaces around its parts
     /// do not count.
+    ///
+    /// With debug and trace, libraries that log each frame of HTTP/2 stay at info, unless the filter names them.
     ///
     /// A word by itself must be a level. As a target, `inf` would log nothing at all, errors included; so a target
     /// needs a level.
@@ -22,6 +27,15 @@ impl Log {
         let is_lone = |part: &&&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
         if let Some(word) = parts.iter().find(is_lone) {
             return Err(refused(FilterError::LoneWord { word: (*word).to_owned() }));
+        }
+        let quiet = NOISY.map(|target| format!("{target}=info"));
+        if let Some(level) = parts.iter().find_map(|part| part.parse::<LevelFilter>().ok())
+            && level > LevelFilter::INFO
+        {
+            let is_named = |target: &str| parts.iter().any(|part| part.split(['=', '[', ':']).next() == Some(target));
+            let unnamed: Vec<&String> =
+                NOISY.into_iter().zip(&quiet).filter(|(target, _)| !is_named(target)).map(|(_, part)| part).collect();
+            parts.extend(unnamed.into_iter().map(String::as_str));
         }
         if self.spans {
             parts.push(SPANS);
@@ -48,6 +62,9 @@ mod tests {
             );
             assert!(fault.ends_with("use error, warn, info, debug or trace"), "{fault}");
         }
+        let debug = filter("debug,hyper=debug").unwrap().to_string();
+        assert!(debug.contains("h2=info") && debug.contains("hyper=debug") && !debug.contains("hyper=info"), "{debug}");
+        assert!(!filter("info").unwrap().to_string().contains("h2"));
         let spaced = filter("info, plugin=debug").unwrap().to_string();
         assert!(spaced.contains("plugin=debug") && !spaced.contains(' '), "{spaced}");
     }

@@ -34,8 +34,9 @@ mod sinks;
 mod table;
 mod test_limits;
 
+pub(crate) use environment::variables;
 pub(crate) use error::{ConfigError, SettingError};
-pub(crate) use flag::flag_help;
+pub(crate) use flag::{flag_help, listen_address};
 pub(crate) use live::LiveSettings;
 pub(crate) use load::{Overrides, Settings};
 pub(crate) use table::{Config, Log};

@@ -10,7 +10,7 @@ use crate::{
     CliError, Connect, Exit,
     output::json::{self, AnswerFormat},
     output::ui,
-    resources::{catalog::Catalog, tenancy::Tenancy},
+    resources::{catalog::Catalog, ids, places::PlacedName, tenancy::Tenancy},
 };
 
 pub(in crate::commands) const EXAMPLES: &str = "\
@@ -32,7 +32,7 @@ enum AuthCommand {
     WhoAmI(Box<WhoAmI>),
     /// Checks whether the caller may do something: exit code 0 for yes, 1 for no, with the reason
     #[command(after_help = crate::commands::after(
-        "mortise auth can-i write demo.v2.Artist korn\nmortise auth can-i list artists --namespace '*'\n\
+        "mortise auth can-i write demo.v2.Artist korn\nmortise auth can-i create artists\nmortise auth can-i list artists --namespace '*'\n\
          mortise auth can-i write artist korn --as ci\n\
          mortise auth can-i certify web.mesh.example --as web"
     ))]
@@ -52,14 +52,17 @@ struct WhoAmI {
 /// Arguments of `auth can-i`.
 #[derive(Debug, Args)]
 struct CanI {
-    /// read, list, watch, write, delete, or escalate: writing a token or policy that grants more than the caller has;
-    /// or certify: getting a certificate for an identity
+    /// read (or get), list, watch, write (or create, update, patch), delete, or escalate: writing a token or policy that
+    /// grants more than the caller has; or certify: getting a certificate for an identity
     verb: String,
-    /// The type, as other commands take it; for certify, the identity
+    /// The type, as other commands take it, or TYPE/NAME; for certify, the identity
     #[arg(value_name = "TYPE")]
     kind: String,
-    /// The resource; not needed for list, watch and certify
+    /// The resource; without it, one of a name that no rule mentions
     name: Option<String>,
+    /// Prints nothing: the exit code is the answer
+    #[arg(short, long)]
+    quiet: bool,
     /// Asks about the holder of this token, which the caller may read
     #[arg(long = "as", value_name = "ACCESSOR-ID", conflicts_with = "policies")]
     as_token: Option<String>,
@@ -109,33 +112,61 @@ async fn who_am_i(output: AnswerFormat, connect: &Connect) -> Result<Exit, CliEr
     Ok(Exit::Done)
 }
 
+/// Name in a question without one: a name that no rule mentions.
+const ANY_NAME: &str = "any";
+
+/// The server's verb for a verb of kubectl.
+fn verb(text: &str) -> Result<&str, CliError> {
+    match text {
+        "get" => Ok("read"),
+        "create" | "update" | "patch" | "apply" | "replace" | "edit" => Ok("write"),
+        "deletecollection" => Ok("delete"),
+        "read" | "list" | "watch" | "write" | "delete" | "escalate" | "certify" => Ok(text),
+        _ => Err(CliError::usage(format!("can-i knows no verb {text:?}"))
+            .remedy("use read, list, watch, write, delete, escalate or certify")),
+    }
+}
+
 impl CanI {
+    /// Asks. The exit code 1 is a no, and nothing else: a question that fails ends with 2.
     async fn run(self) -> Result<Exit, CliError> {
-        let (session, id) = match self.verb.as_str() {
+        self.ask().await.map_err(|error| match error.exit {
+            Exit::Failed => CliError { exit: Exit::Usage, ..error },
+            _ => error,
+        })
+    }
+
+    async fn ask(self) -> Result<Exit, CliError> {
+        let verb = verb(&self.verb)?;
+        let (session, id) = match verb {
             "certify" if self.name.is_some() => {
                 return Err(CliError::usage("certify takes an identity alone").remedy("leave out the last word"));
             }
             "certify" => (self.connect.session().await?, pb::Id { name: self.kind, ..pb::Id::default() }),
             _ => {
                 let (session, catalog) = Catalog::connect(&self.connect).await?;
-                let kind = catalog.find_type(&self.kind)?;
-                let tenancy = Some(self.tenancy.units_for(&kind, &session, &catalog));
-                let name = self.name.unwrap_or_default();
-                (session, pb::Id { name, r#type: Some(kind), tenancy, ..pb::Id::default() })
+                let words: Vec<String> = [Some(self.kind), self.name].into_iter().flatten().collect();
+                let id = match words.as_slice() {
+                    [ty] if !ty.contains('/') => {
+                        let any = if matches!(verb, "list" | "watch") { "" } else { ANY_NAME };
+                        let ty = catalog.find_type(ty)?;
+                        ids::id(&ty, &PlacedName::plain(any), &self.tenancy, &session, &catalog)
+                    }
+                    words => ids::one(words, &catalog, &self.tenancy, &session)?,
+                };
+                (session, id)
             }
         };
         let as_token = self.as_token.unwrap_or_default();
-        let request = CanIRequest { verb: self.verb, id: Some(id), as_token, as_policies: self.policies };
+        let request = CanIRequest { verb: verb.to_owned(), id: Some(id), as_token, as_policies: self.policies };
         let answer = session.call("can-i", session.auth().can_i(request)).await?;
-        match answer.allowed {
-            true => {
-                ui::line("yes")?;
-                Ok(Exit::Done)
-            }
-            false => {
-                ui::line(format!("no: {}", answer.reason))?;
-                Ok(Exit::Failed)
-            }
+        let (text, exit) = match answer.allowed {
+            true => ("yes".to_owned(), Exit::Done),
+            false => (format!("no: {}", answer.reason), Exit::Failed),
+        };
+        if !self.quiet {
+            ui::line(text)?;
         }
+        Ok(exit)
     }
 }

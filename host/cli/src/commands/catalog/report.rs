@@ -13,6 +13,7 @@ use crate::{
     resources::{
         catalog::Catalog,
         ids::{self, placed_title},
+        places::PlacedName,
     },
 };
 
@@ -47,8 +48,11 @@ impl Report {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let (session, catalog) = Catalog::connect(&self.connect).await?;
         let workload_type = catalog.find_type("catalog.v1.Workload")?;
-        let stored =
-            ids::read(&session, &ids::id(&workload_type, &self.workload, &self.tenancy, &session, &catalog)).await?;
+        let stored = ids::read(
+            &session,
+            &ids::id(&workload_type, &PlacedName::plain(&self.workload), &self.tenancy, &session, &catalog),
+        )
+        .await?;
         let id = ids::id_of(&stored);
         let title = placed_title(&id);
         let data = stored.data.map(|data| data.value).unwrap_or_default();

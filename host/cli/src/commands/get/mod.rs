@@ -1,19 +1,24 @@
 //! `mortise get`, also called `list`: resources as tables, YAML, JSON or names, once or as a watch.
 
 mod changes;
+mod columns;
 mod output;
 mod page;
+mod place;
 mod watch;
 
 use clap::Args;
 use mortise_resource::{data::BatchGetRequest, pb};
 
+use self::columns::ColumnArgs;
 use crate::{
     CliError, Connect, Exit, Session, Tenancy, Ui,
+    apply::files::{self, Files},
     resources::catalog::Catalog,
     resources::ids::{self, Selection, placed_title},
+    resources::output::{Output, OutputParser},
     resources::search::{Found, QueryArgs},
-    resources::show::{Output, Rows, RowsOptions, Shown},
+    resources::show::{Rows, RowsOptions, Shown},
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -29,16 +34,23 @@ mortise get albums --sort-by id.name --fields data.title,meta.labels --page-size
 #[derive(Debug, Args)]
 pub struct Get {
     /// TYPE, TYPE NAME…, or TYPE/NAME…; a type is group.version.Kind, a kind or a short name
-    #[arg(value_name = "TYPE [NAME]", required = true)]
+    #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
+    /// Shows the stored resources that these files and directories name; - is standard input
+    #[arg(short, long, value_name = "FILE|DIR|-", num_args = 1..)]
+    filename: Vec<std::path::PathBuf>,
+    /// Also reads the directories within a directory
+    #[arg(short = 'R', long, requires = "filename")]
+    recursive: bool,
     /// Output format.
     #[arg(
         short,
         long,
         value_name = "FORMAT",
         default_value = "table",
+        value_parser = OutputParser,
         hide_possible_values = true,
-        help = "Output format: table, wide, yaml, json or name"
+        help = "Output format: table, wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=NAME:PATH,…"
     )]
     output: Output,
     /// Also prints every change, until Ctrl-C; with --sort-by or --page-size, the whole page after each change
@@ -48,11 +60,16 @@ pub struct Get {
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true, requires = "watch")]
     resume: String,
     /// Lists every partition and namespace
-    #[arg(short = 'A', long, conflicts_with_all = ["partition", "namespace"])]
+    #[arg(short = 'A', long, visible_alias = "all-namespaces", conflicts_with_all = ["partition", "namespace"])]
     all_tenancies: bool,
     /// Only resources with this name prefix
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
+    /// Leaves out names that do not exist, without an error
+    #[arg(long)]
+    ignore_not_found: bool,
+    #[command(flatten)]
+    columns: ColumnArgs,
     #[command(flatten)]
     query: QueryArgs,
     #[command(flatten)]
@@ -65,7 +82,13 @@ impl Get {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let wanted = ids::selections(&self.what, &catalog)?;
+        let wanted = match self.filename.is_empty() {
+            true => ids::selections(&self.what, &catalog, &self.tenancy)?,
+            false => {
+                let files = Files { filename: self.filename.clone(), recursive: self.recursive, format: None };
+                files::selections(&files, &catalog, &self.tenancy, &session)?
+            }
+        };
         if let Some(fault) = self.fault(&wanted) {
             return Err(CliError::usage(fault));
         }
@@ -80,16 +103,25 @@ impl Get {
             if wanted.names.is_empty() {
                 let units = self.units(&wanted.ty, &session, &catalog);
                 of_type = match self.query.chooses() || self.query.projects() {
-                    true => self.query.search(&session, &wanted.ty, units, &self.prefix, &ui).await?,
+                    true => self.query.search(&session, &wanted.ty, units.clone(), &self.prefix, &ui).await?,
                     false => {
-                        let resources = ids::list(&session, &wanted.ty, units, &self.prefix).await?;
+                        let mut resources = ids::list(&session, &wanted.ty, units.clone(), &self.prefix).await?;
+                        if self.prefix.is_empty() && self.output.is_table() {
+                            place::add_default(&session, &wanted.ty, &units, &mut resources).await?;
+                        }
                         Found { resources, ..Found::default() }
                     }
                 };
+                if of_type.resources.is_empty() {
+                    place::check(&session, &units).await?;
+                }
             }
             found.push((&wanted.ty, of_type));
         }
-        self.show(&found, &wanted, missing.is_empty(), &catalog, &ui)?;
+        self.show(&found, &wanted, missing.is_empty() && !self.ignore_not_found, &catalog, &ui)?;
+        if self.ignore_not_found {
+            return Ok(Exit::Done);
+        }
         for error in &missing {
             ui.note(&format!("mortise: {error}"));
         }
@@ -160,16 +192,23 @@ impl Get {
 
     /// Format of resources in the output.
     fn shown<'c>(&self, catalog: &'c Catalog) -> Shown<'c> {
-        Shown { catalog, whole_meta: self.query.projects() }
+        Shown { catalog, whole_meta: self.query.projects(), placed: self.all_tenancies }
     }
 
-    fn rows<'c>(&self, catalog: &'c Catalog, ty: &pb::Type, typed: bool, events: bool) -> Rows<'c> {
+    fn rows<'c>(&self, catalog: &'c Catalog, ty: &pb::Type, typed: bool, events: bool, placed: bool) -> Rows<'c> {
         let options = RowsOptions {
-            wide: self.output == Output::Wide,
-            everywhere: self.all_tenancies,
+            wide: matches!(self.output, Output::Wide),
+            everywhere: self.all_tenancies || placed,
             typed,
             events,
             fields: self.query.fields(),
+            custom: match &self.output {
+                Output::Columns(columns) => Some(columns.clone()),
+                _ => None,
+            },
+            labels: self.columns.label_columns.clone(),
+            all_labels: self.columns.show_labels,
+            headless: self.columns.no_headers,
         };
         Rows::new(catalog, ty, options)
     }
@@ -193,23 +232,33 @@ impl Get {
             let request = self.query.request(ty, units, &self.prefix);
             return page::follow(session, request, |page| self.show_page(ty, page, catalog, ui)).await;
         }
-        let printer = watch::Printer::new(self.output, self.rows(catalog, ty, false, true), self.shown(catalog), ui);
+        let printer = watch::Printer::new(
+            self.output.clone(),
+            self.rows(catalog, ty, false, true, false),
+            self.shown(catalog),
+            ui,
+        );
         if by_query {
             let request = self.query.request(ty, units, &self.prefix);
             return changes::follow(session, request, self.resume.clone(), printer).await;
         }
-        if let Some(name) = names.iter().find(|name| mortise_resource::name::fault(name).is_some()) {
-            let fault = mortise_resource::name::fault(name).unwrap_or_default();
-            return Err(CliError::usage(format!(
-                "{}: {fault}",
-                placed_title(&ids::id(ty, name, &self.tenancy, session, catalog))
-            )));
+        let named: Vec<pb::Id> = names.iter().map(|name| ids::id(ty, name, &self.tenancy, session, catalog)).collect();
+        let fault = |id: &pb::Id| Some(format!("{}: {}", placed_title(id), mortise_resource::name::fault(&id.name)?));
+        if let Some(fault) = named.iter().find_map(fault) {
+            return Err(CliError::usage(fault));
         }
-        let prefix = match names.as_slice() {
-            [single] => single,
+        let units = named.first().and_then(|id| id.tenancy.clone()).unwrap_or(units);
+        if named.iter().any(|id| id.tenancy.as_ref() != Some(&units)) {
+            return Err(CliError::usage("one place can be watched at a time").remedy("-A watches every place"));
+        }
+        let prefix = match named.as_slice() {
+            [single] => &single.name,
             _ => &self.prefix,
         };
-        let wants = |resource: &pb::Resource| names.is_empty() || names.contains(&ids::id_of(resource).name);
+        let wants = |resource: &pb::Resource| {
+            let name = ids::id_of(resource).name;
+            named.is_empty() || named.iter().any(|id| id.name == name)
+        };
         watch::follow(session, ty, units, prefix, &wants, printer).await?;
         Ok(Exit::Done)
     }

@@ -1,6 +1,7 @@
 //! Output of `mortise get`.
 
 use mortise_resource::pb;
+use serde_json::{Value, json};
 
 use super::Get;
 use crate::{
@@ -8,9 +9,11 @@ use crate::{
     output::ui,
     resources::{
         catalog::Catalog,
-        ids::{self, Selection, title, type_name},
+        ids::{Selection, type_name},
+        output::Output,
+        places::PlacedName,
         search::Found,
-        show::Output,
+        show,
     },
 };
 
@@ -26,10 +29,11 @@ impl Get {
     ) -> Result<(), CliError> {
         let resources = || found.iter().flat_map(|(_, found)| &found.resources);
         let shown = self.shown(catalog);
-        match self.output {
+        let is_single = wanted.iter().map(|wanted| wanted.names.len()).sum::<usize>() == 1;
+        match &self.output {
             Output::Name => {
                 for resource in resources() {
-                    ui::line(title(&ids::id_of(resource)))?;
+                    ui::line(shown.name(resource))?;
                 }
             }
             Output::Yaml => {
@@ -38,23 +42,29 @@ impl Get {
                     ui::print(if position == 0 { text } else { format!("---\n{text}") })?;
                 }
             }
-            Output::Json => {
-                let is_single = wanted.iter().map(|wanted| wanted.names.len()).sum::<usize>() == 1;
-                match resources().next() {
-                    Some(resource) if is_single => ui::print(shown.json(resource)?)?,
-                    None if is_single => {}
-                    _ => {
-                        let all: Vec<_> = resources().cloned().collect();
-                        ui::line(
-                            shown.list(&all, &found.iter().flat_map(|(_, found)| tokens(found)).collect::<Vec<_>>())?,
-                        )?;
-                    }
+            Output::Json => match resources().next() {
+                Some(resource) if is_single => ui::print(shown.json(resource)?)?,
+                None if is_single => {}
+                _ => {
+                    let all: Vec<_> = resources().cloned().collect();
+                    ui::line(
+                        shown.list(&all, &found.iter().flat_map(|(_, found)| tokens(found)).collect::<Vec<_>>())?,
+                    )?;
+                }
+            },
+            Output::Template(template) => {
+                let mut all: Vec<Value> = resources().map(|resource| show::json(resource, catalog)).collect();
+                catalog.fault()?;
+                match is_single {
+                    true => ui::print(all.pop().map(|value| template.print(&value)).unwrap_or_default())?,
+                    false => ui::print(template.print(&json!({ "resources": all })))?,
                 }
             }
-            Output::Table | Output::Wide => {
+            Output::Table | Output::Wide | Output::Columns(_) => {
+                let placed = wanted.iter().flat_map(|wanted| &wanted.names).any(PlacedName::is_placed);
                 let mut first = true;
                 for (ty, found) in found.iter().filter(|(_, found)| !found.resources.is_empty()) {
-                    let mut rows = self.rows(catalog, ty, wanted.len() > 1, false);
+                    let mut rows = self.rows(catalog, ty, wanted.len() > 1, false, placed);
                     found.resources.iter().for_each(|resource| rows.add(resource, None));
                     catalog.fault()?;
                     ui::print(format!("{}{}", if first { "" } else { "\n" }, rows.table.render(ui)))?;
@@ -66,7 +76,7 @@ impl Get {
                 }
             }
         }
-        if self.output != Output::Json {
+        if !matches!(self.output, Output::Json) {
             for (key, token) in found.iter().flat_map(|(_, found)| tokens(found)) {
                 let what = if key == AFTER { "the next page" } else { "the previous page" };
                 ui.note(&format!("{what}: --page-token {token}"));
@@ -78,10 +88,10 @@ impl Get {
     /// Prints a watched page, once for each change.
     pub(super) fn show_page(&self, ty: &pb::Type, page: &Found, catalog: &Catalog, ui: &Ui) -> Result<(), CliError> {
         let shown = self.shown(catalog);
-        match self.output {
+        match &self.output {
             Output::Name => {
                 for resource in &page.resources {
-                    ui::line(title(&ids::id_of(resource)))?;
+                    ui::line(shown.name(resource))?;
                 }
                 ui::line("")
             }
@@ -92,8 +102,13 @@ impl Get {
                 ui::line("...")
             }
             Output::Json => ui::line(shown.compact_list(&page.resources, &tokens(page))?),
-            Output::Table | Output::Wide => {
-                let mut rows = self.rows(catalog, ty, false, false);
+            Output::Template(template) => {
+                let all: Vec<Value> = page.resources.iter().map(|resource| show::json(resource, catalog)).collect();
+                catalog.fault()?;
+                ui::line(template.print(&json!({ "resources": all })))
+            }
+            Output::Table | Output::Wide | Output::Columns(_) => {
+                let mut rows = self.rows(catalog, ty, false, false, false);
                 page.resources.iter().for_each(|resource| rows.add(resource, None));
                 catalog.fault()?;
                 ui::print(format!("{}\n", rows.table.render(ui)))

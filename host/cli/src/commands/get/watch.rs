@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::{
     CliError, Session, Ui,
     output::ui,
-    resources::ids::{id_of, title},
-    resources::show::{Output, Rows, Shown},
+    resources::output::Output,
+    resources::show::{self, Rows, Shown},
 };
 
 /// Pause before an ended watch is opened again.
@@ -63,15 +63,20 @@ impl<'c> Printer<'c> {
 
     pub(super) fn event(&mut self, kind: EventKind, resource: &pb::Resource) -> Result<(), CliError> {
         let word = kind.word();
-        match self.output {
-            Output::Table | Output::Wide => {
+        match &self.output {
+            Output::Table | Output::Wide | Output::Columns(_) => {
                 self.rows.add(resource, Some(word));
                 self.shown.catalog.fault()?;
                 if kind != EventKind::Present {
                     ui::print(self.rows.table.drain(self.ui))?;
                 }
             }
-            Output::Name => ui::line(format!("{} {word}", title(&id_of(resource))))?,
+            Output::Name => ui::line(format!("{} {word}", self.shown.name(resource)))?,
+            Output::Template(template) => {
+                let json = show::json(resource, self.shown.catalog);
+                self.shown.catalog.fault()?;
+                ui::line(template.print(&json))?;
+            }
             Output::Yaml => {
                 let text = self.shown.yaml(resource)?;
                 ui::print(format!("---\n# {word}\n{text}"))?;
@@ -94,7 +99,7 @@ impl<'c> Printer<'c> {
 
     /// Marks the end of the existing resources.
     pub(super) fn complete(&mut self) -> Result<(), CliError> {
-        if matches!(self.output, Output::Table | Output::Wide) {
+        if self.output.is_table() {
             if !self.headed {
                 let whole = self.rows.table.render(self.ui);
                 self.rows.table.drain(self.ui);

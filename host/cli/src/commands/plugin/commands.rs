@@ -16,7 +16,7 @@ pub(super) const DISABLE: &str = "mortise plugin disable demo";
 #[derive(Debug, Args)]
 pub struct NamedCommand {
     /// The plugin
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = super::rollout::plugin_name)]
     name: String,
     #[command(flatten)]
     connect: Connect,

@@ -6,6 +6,7 @@ mod install;
 mod keys;
 mod list;
 mod logs;
+pub(crate) mod rollout;
 mod sign;
 mod summary;
 mod verify;

@@ -43,7 +43,7 @@ impl ConsulCommand {
 /// Looks up an environment variable; Consul's variables take precedence over Mortise's.
 fn environment(name: &str) -> Option<String> {
     let consul = match name {
-        "MORTISE_GRPC_ADDR" => consul_env("ADDR"),
+        "MORTISE_ADDR" | "MORTISE_GRPC_ADDR" => consul_env("ADDR"),
         "MORTISE_TOKEN" => consul_env("TOKEN"),
         "MORTISE_TOKEN_FILE" => match consul_env("TOKEN_FILE") {
             // A file beats a token, but Mortise's file does not beat Consul's token.
