@@ -1,7 +1,9 @@
 //! The HTTP port: Consul's mapping, types, queries, watches, limits.
 
+mod create;
 mod limits;
 mod mapping;
+mod patch;
 mod query;
 mod types;
 mod watch;
