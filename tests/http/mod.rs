@@ -3,6 +3,7 @@
 mod create;
 mod limits;
 mod mapping;
+mod negotiation;
 mod patch;
 mod query;
 mod types;

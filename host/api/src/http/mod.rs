@@ -7,6 +7,7 @@
 //! | `/api/<group>/<version>/<kind>/<name>` | `item`, `patch`, `conditions`, `search` (a part of a resource), `watch` |
 //! | `…/_watch` below both | `watch`, `watch_query` |
 //! | `/api/<group>/<version>/<kind>/<name>/_validate` | `validate` |
+//! | `/` | `root` |
 //! | `/v1/version` | `version` |
 //! | `/v1/types`, `/v1/types/<type>` | `types` |
 //! | `/v1/openapi.json` | `openapi` |
@@ -31,7 +32,9 @@ mod body_yaml;
 mod browsers;
 mod callers;
 mod collection;
+mod compress;
 mod conditions;
+mod cors;
 mod create;
 mod descriptors;
 mod dispatch;
@@ -52,6 +55,7 @@ mod patch;
 mod patch_document;
 mod query;
 mod request;
+mod root;
 mod route;
 mod search;
 mod shared;
@@ -95,6 +99,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route("/metrics", get(health::metrics));
     if shared.options.api {
         router = router
+            .route("/", get(root::root))
             .route("/api/{*path}", any(dispatch::api))
             .route("/v1/types", get(types::list))
             .route("/v1/types/{name}", get(types::get_one))
@@ -106,7 +111,8 @@ pub(crate) fn router(shared: Shared) -> Router {
     let callers = from_fn_with_state(shared.clone(), callers::guard);
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
     // Around all routes together: each route alone adds its `Allow` outside of its own layers.
-    Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish))
+    let compressed = from_fn_with_state(compress::Encoders::default(), compress::compress);
+    Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish)).layer(compressed)
 }
 
 /// Parses a text as path and query.
