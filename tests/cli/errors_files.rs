@@ -139,7 +139,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 24] = [
+const SETTINGS: [&str; 26] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -148,6 +148,8 @@ const SETTINGS: [&str; 24] = [
     "[audit]\nwhen_full = \"wait\"\n",
     "[audit]\nsinks = [\"file\"]\n",
     "[http]\nallowed_hosts = [\"http://a\"]\n",
+    "[http]\nallowed_origins = [\"https://a.example/page\"]\n",
+    "[http]\nallowed_origins = [\"*\"]\n",
     "[destination]\nzone = \"Cluster.\"\n",
     "[dns]\nshort_zone = \"cluster.local\"\n",
     "[dns]\nprefer_zone = \"a\\tb\"\n",

@@ -87,7 +87,7 @@ async fn resources_are_bounded_as_over_grpc() {
 }
 
 #[tokio::test]
-async fn only_json_as_it_is_is_read() {
+async fn other_formats_and_encodings_are_refused() {
     let server = Server::start().await;
     let korn = format!("{ARTISTS}/korn");
     let body = json!({ "data": { "name": "K" } }).to_string();
@@ -104,10 +104,13 @@ async fn only_json_as_it_is_is_read() {
     ] {
         server.ask("PUT", &korn).header("content-type", media).body(body.clone()).await_answer().await.ok();
     }
+    for media in ["application/yaml", "text/x-yaml", "application/x+yaml"] {
+        let put = server.ask("PUT", &korn).header("content-type", media).body("data:\n  name: K\n");
+        put.await_answer().await.ok();
+    }
     server.ask("PUT", &korn).header("content-encoding", "identity").body(body.clone()).await_answer().await.ok();
     for (name, value) in [
         ("content-type", "application/xml"),
-        ("content-type", "application/yaml"),
         ("content-type", "multipart/form-data; boundary=x"),
         ("content-type", "application/x-protobuf"),
         ("content-type", "application/json; charset=latin1"),
@@ -118,8 +121,11 @@ async fn only_json_as_it_is_is_read() {
         let put = server.ask("PUT", &korn).header(name, value).header("accept", PROBLEM).body(body.clone());
         let answer = put.await_answer().await;
         answer.problem(415, "unsupported-media-type");
-        let hint =
-            if name == "content-type" { ("accept", "application/json") } else { ("accept-encoding", "identity") };
+        let hint = if name == "content-type" {
+            ("accept", "application/json, application/yaml")
+        } else {
+            ("accept-encoding", "identity")
+        };
         assert_eq!(answer.header(hint.0), hint.1, "{name}: {value}");
     }
     let plain = server.ask("GET", &korn).header("accept-encoding", "gzip, br").await_answer().await;
@@ -168,7 +174,7 @@ async fn connections_are_bounded() {
         assert_eq!(answer.code(), 200, "{probe}: {answer:?}");
     }
     let (head, body) = last.split_once("\r\n\r\n").unwrap();
-    assert_eq!(body, "too many connections are open (limit http.max_connections)\n");
+    assert!(body.contains("too many connections are open (limit http.max_connections)"), "{body}");
     assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
     drop(held);
     eventually("there is room again", async || {

@@ -1,7 +1,10 @@
 //! The HTTP port: Consul's mapping, types, queries, watches, limits.
 
+mod create;
 mod limits;
 mod mapping;
+mod negotiation;
+mod patch;
 mod query;
 mod types;
 mod watch;

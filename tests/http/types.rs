@@ -178,15 +178,45 @@ async fn every_type_is_in_the_document() {
         let (name, path) = (t["name"].as_str().unwrap(), t["path"].as_str().unwrap());
         let list = &document["paths"][path]["get"];
         assert_eq!(list["operationId"], format!("{name}.list"));
-        for media in ["application/json", "text/event-stream"] {
-            assert!(list["responses"]["200"]["content"].get(media).is_some(), "{name}: {media}");
+        assert!(list["responses"]["200"]["content"].get("application/json").is_some(), "{name}");
+        for (path, verb) in [(format!("{path}/_watch"), "watch"), (format!("{path}/{{name}}/_watch"), "follow")] {
+            let watch = &document["paths"][path]["get"];
+            assert_eq!(watch["operationId"], format!("{name}.{verb}"));
+            assert!(watch["responses"]["200"]["content"].get("text/event-stream").is_some(), "{name}");
         }
         let item = &document["paths"][format!("{path}/{{name}}")];
-        for (method, success) in [("get", "200"), ("put", "200"), ("delete", "204")] {
+        for (method, success) in [("get", "200"), ("put", "200"), ("patch", "200"), ("delete", "204")] {
             assert!(item[method]["responses"].get(success).is_some(), "{name}: {method}");
-            assert!(item[method]["responses"].get("400").is_some(), "{name}: {method}");
+            for code in ["400", "401", "403", "404", "429", "500"] {
+                assert!(item[method]["responses"].get(code).is_some(), "{name}: {method} {code}");
+            }
         }
     }
+}
+
+#[tokio::test]
+async fn each_group_has_a_document() {
+    let server = Server::start().await;
+    let whole = server.fetch("/v1/openapi.json").await.ok();
+    let demo = server.fetch("/v1/openapi/demo.json").await.ok();
+    let paths = |document: &Value| document["paths"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let of_demo: Vec<_> = paths(&whole).into_iter().filter(|path| path.starts_with("/api/demo/")).collect();
+    assert_eq!(paths(&demo), of_demo);
+    for path in of_demo {
+        assert_eq!(demo["paths"][&path], whole["paths"][&path], "{path}");
+    }
+    assert_eq!(demo["components"]["securitySchemes"], whole["components"]["securitySchemes"]);
+    for unknown in ["nope.json", "demo", "demo.yaml", "%ff.json"] {
+        let problem = server.fetch(&format!("/v1/openapi/{unknown}")).await.problem(404, "not-found");
+        assert!(problem["detail"].as_str().unwrap().contains("/v1/openapi/demo.json"), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn the_version_has_a_path() {
+    let server = Server::start().await;
+    let version = server.fetch("/v1/version").await.ok();
+    assert_eq!(version, json!({ "name": "mortise", "version": env!("CARGO_PKG_VERSION") }));
 }
 
 #[tokio::test]

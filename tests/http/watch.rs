@@ -62,6 +62,42 @@ async fn places_and_prefixes_count() {
 }
 
 #[tokio::test]
+async fn a_watch_has_a_path_of_its_own() {
+    let server = Server::start().await;
+    for name in ["a", "b"] {
+        server.write(artist(name)).await.unwrap();
+    }
+    for (path, expected) in [
+        ("_watch", vec!["a", "b"]),
+        ("_watch?name_prefix=b", vec!["b"]),
+        ("_watch?filter=id.name%20%3D%20%22a%22", vec!["a"]),
+        ("a/_watch", vec!["a"]),
+        ("c/_watch", vec![]),
+    ] {
+        let mut events = Events::open(&server, &format!("{ARTISTS}/{path}")).await;
+        assert_eq!(events.snapshot().await, expected, "{path}");
+    }
+    let put = server.put(&format!("{ARTISTS}/a/_watch"), json!({ "name": "x" })).await;
+    put.problem(405, "method-not-allowed");
+    assert_eq!(put.header("allow"), "GET, HEAD, OPTIONS");
+}
+
+/// A browser's `EventSource` that reconnects sends the last id, and has to forget what it knew.
+#[tokio::test]
+async fn a_client_that_comes_back_is_reset_first() {
+    let server = Server::start().await;
+    server.write(artist("a")).await.unwrap();
+    for path in [format!("{ARTISTS}?watch"), format!("{ARTISTS}/a/_watch")] {
+        let (head, _) = server.ask("GET", &path).open().await;
+        assert_eq!(head.headers["x-accel-buffering"], "no");
+        let mut events = Events::again(&server, &path, "7").await;
+        let first = events.next().await.unwrap();
+        assert_eq!((first.event.as_str(), first.data.as_str(), first.id.as_str()), ("reset", "{}", ""));
+        assert_eq!(events.snapshot().await, ["a"]);
+    }
+}
+
+#[tokio::test]
 async fn an_item_is_watched_before_it_is_there_and_after() {
     let server = Server::start().await;
     server.write(artist("korn-longer")).await.unwrap();
@@ -149,7 +185,7 @@ async fn a_stopping_server_says_so_and_ends_the_stream() {
     events.snapshot().await;
     server.signal("TERM");
     let last = events.next().await.unwrap();
-    assert_eq!((last.event.as_str(), &last.json()["type"]), ("error", &json!("urn:mortise:problem:unavailable")));
+    assert_eq!((last.event.as_str(), &last.json()["type"]), ("closed", &json!("urn:mortise:problem:unavailable")));
     assert_eq!((&last.json()["status"], &last.json()["instance"]), (&json!(503), &json!(ARTISTS)));
     assert_eq!(events.next().await, None);
     let mut server = server;
@@ -174,7 +210,7 @@ async fn a_slow_client_gets_an_error() {
             break sent;
         }
     };
-    assert_eq!((last.event.as_str(), &last.json()["type"]), ("error", &json!("urn:mortise:problem:aborted")));
+    assert_eq!((last.event.as_str(), &last.json()["type"]), ("closed", &json!("urn:mortise:problem:aborted")));
     assert_eq!(events.next().await, None);
 }
 
@@ -219,5 +255,5 @@ async fn watches_of_types_that_come_and_go() {
             break sent;
         }
     };
-    assert!(matches!(last.event.as_str(), "delete" | "error"), "{last:?}");
+    assert!(matches!(last.event.as_str(), "delete" | "closed"), "{last:?}");
 }

@@ -21,6 +21,8 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: String,
+    /// The text of the answer: the body, or the code and the detail of a problem as Consul's text.
+    text: String,
 }
 
 impl Answer {
@@ -48,9 +50,23 @@ impl Answer {
         self.json()
     }
 
-    /// Code and body.
+    /// Code and text.
     pub fn said(&self) -> (u16, &str) {
-        (self.code(), &self.body)
+        (self.code(), &self.text)
+    }
+
+    fn new(status: StatusCode, headers: HeaderMap, body: String) -> Self {
+        let mut answer = Self { status, headers, text: body.clone(), body };
+        if answer.header("content-type") == PROBLEM && !answer.body.is_empty() {
+            let problem = answer.json();
+            assert_eq!(problem["status"], answer.code(), "{answer:?}");
+            let detail = problem["detail"].as_str().unwrap();
+            answer.text = match problem["code"].as_str() {
+                Some(code) => format!("rpc error: code = {code} desc = {detail}"),
+                None => detail.to_owned(),
+            };
+        }
+        answer
     }
 
     /// The problem object of the answer, which must have this code and name, with the fields that every problem has.
@@ -124,7 +140,7 @@ impl Asking<'_> {
     pub async fn await_answer(self) -> Answer {
         let (head, body) = self.open().await;
         let body = timeout(PATIENCE, body.collect()).await.expect("a body in time").unwrap().to_bytes();
-        Answer { status: head.status, headers: head.headers, body: String::from_utf8(body.to_vec()).unwrap() }
+        Answer::new(head.status, head.headers, String::from_utf8(body.to_vec()).unwrap())
     }
 }
 
@@ -160,7 +176,16 @@ pub struct Events {
 impl Events {
     /// Opens a stream.
     pub async fn open(server: &Server, path: &str) -> Self {
-        let (head, body) = server.ask("GET", path).header("accept", "text/event-stream").open().await;
+        Self::of(server.ask("GET", path)).await
+    }
+
+    /// Opens a stream as a client that has seen an event.
+    pub async fn again(server: &Server, path: &str, last: &str) -> Self {
+        Self::of(server.ask("GET", path).header("last-event-id", last)).await
+    }
+
+    async fn of(asking: Asking<'_>) -> Self {
+        let (head, body) = asking.header("accept", "text/event-stream").open().await;
         assert_eq!(head.status, 200, "{head:?}");
         assert_eq!(head.headers["content-type"], "text/event-stream");
         Self { body, text: String::new(), comments: 0 }

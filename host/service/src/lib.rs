@@ -50,6 +50,6 @@ pub use region::{
     AcceptedStore, ApplySummary, HeldReplicas, MAX_DEFERRED, OwnerStore, Replicas, ReplicatedChange,
     ReplicationProgress, may_be_in, uid_number,
 };
-pub use rpc::{Asked, Certification, Deleted, ListQuery, Written};
+pub use rpc::{Asked, Certification, Computation, Deleted, ListQuery, Written};
 pub use rules::upgrade::schema_version;
 pub use service::ResourceService;

@@ -19,6 +19,7 @@ use crate::{
     document::meta_descriptor,
     location::Span,
     node::{Entry, Node, Value},
+    print::json::consul,
 };
 
 /// Every key that may be at the top, those of the flat id included.
@@ -76,6 +77,33 @@ pub(crate) fn read(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<(pb::Re
         resource.data = data(ty, id_node.unwrap_or(root.span), top.get("data"), decoder);
     }
     (decoder.sink.count() == faults).then_some((resource, has_short_owner))
+}
+
+/// Reads a resource whose id is given elsewhere. Other keys are ignored, those of the id included. `None` after faults.
+pub(crate) fn read_unnamed(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option<pb::Resource> {
+    let faults = decoder.sink.count();
+    let Some(entries) = root.entries() else {
+        decoder.mismatch(root, "a resource", Some("write a map with data".into()));
+        return None;
+    };
+    let entry = |name: &str| entries.iter().find(|entry| entry.key == name && !entry.value.is_null());
+    let mut resource = pb::Resource::default();
+    if let Some(entry) = entry("owner") {
+        resource.owner = within(decoder, "owner", entry, |decoder| id(&entry.value, decoder));
+    }
+    if let Some(entry) = entry("metadata") {
+        within(decoder, "metadata", entry, |decoder| metadata(&entry.value, decoder, &mut resource));
+    }
+    if let Some(entry) = entry("meta") {
+        resource.meta = within(decoder, "meta", entry, |decoder| meta(&entry.value, decoder));
+    }
+    match entry("data").or_else(|| entry(consul::UNPRINTABLE_DATA_KEY)) {
+        Some(entry) => resource.data = data(&pb::Type::default(), root.span, Some(entry), decoder),
+        None => decoder.within(PathStep::Field("data".into()), |decoder| {
+            decoder.fault(start_of(root.span), "is required", Some("write the content under `data`".into()));
+        }),
+    }
+    (decoder.sink.count() == faults).then_some(resource)
 }
 
 /// A map's entries, each with its name in `known` or `ignored`.

@@ -82,12 +82,13 @@ mod stream;
 mod tree;
 mod types;
 
+pub use data::nearest;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use document::Document;
 pub use format::Format;
 pub use limits::Limits;
 pub use location::{Position, SourceLocation, file_name};
-pub use message::{data_from_json, data_to_json, encode_message, message_from_json};
+pub use message::{data_from_json, data_to_json, encode_message, message_from_json, unnamed_from_yaml};
 pub use parse::{Source, parse, parse_within};
 pub use plain::{PlainDocument, PlainNode, PlainValue, plain_documents, plain_nodes};
 pub use print::{

@@ -5,17 +5,19 @@
 
 use std::sync::Arc;
 
-use mortise_resource::{FieldPath, PathStep};
+use mortise_resource::{FieldPath, PathStep, pb};
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor};
 use prost_types::Any;
 
 use crate::{
-    Diagnostics, Format, Limits, OneType,
+    Diagnostics, Format, Limits, OneType, Source,
     data::{BYTES, canonical, decoder::Decoder, encode, names, wellknown},
     diagnostic::DiagnosticSink,
+    envelope,
     limits::Budget,
     location::{Lines, Position},
     node::{Node, Value},
+    parse::read_nodes,
     print::json::{self, Indent},
     read,
 };
@@ -46,6 +48,29 @@ pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limit
             value: canonical::encode(&message),
         }),
     })
+}
+
+/// Reads a resource without an id from a single YAML document: `data`, `metadata`, `owner` and `meta`. Other keys are
+/// ignored.
+///
+/// # Errors
+/// The faults of the text, up to the bound of `limits`.
+pub fn unnamed_from_yaml(text: &str, data: &MessageDescriptor, limits: &Limits) -> Result<pb::Resource, Diagnostics> {
+    let (nodes, mut sink) = read_nodes(Source { name: "-", text }, Position::START, Format::Yaml, limits);
+    let types = OneType(data.clone());
+    let mut read = None;
+    if sink.count() == 0 {
+        match nodes.as_slice() {
+            [node] => read = envelope::read_unnamed(node, &mut Decoder::new(&types, &mut sink)),
+            [] => sink.add(Default::default(), &FieldPath::default(), "the text has no document", None),
+            [_, second, ..] => {
+                let remedy = Some("send one resource in each request".to_owned());
+                sink.add(second.span, &FieldPath::default(), "the text has more than one document", remedy);
+            }
+        }
+    }
+    sink.finish()?;
+    read.ok_or_else(Diagnostics::default)
 }
 
 /// Encodes a message in the way of this crate: entries of maps in order, and `-0.0` with its sign.

@@ -72,7 +72,12 @@ async fn bodies_of_the_wrong_format_are_refused() {
     }
     let deep = format!("{{\"data\": {{\"name\": {}1{}}}}}", "[".repeat(20_000), "]".repeat(20_000));
     assert_eq!(put_raw(&server, &korn, &deep).await.code(), 400);
-    let latin = server.ask("PUT", &korn).body(&b"{\"data\": {\"name\": \"K\xf6rn\"}}"[..]).await_answer().await;
+    let latin = server
+        .ask("PUT", &korn)
+        .header("accept", "text/plain")
+        .body(&b"{\"data\": {\"name\": \"K\xf6rn\"}}"[..])
+        .await_answer()
+        .await;
     assert_eq!(latin.said(), NO_FORMAT);
     assert_eq!(server.fetch(&korn).await.code(), 404, "nothing is stored");
 }
@@ -131,6 +136,15 @@ async fn problems_name_the_field() {
         assert!(problem["detail"].as_str().unwrap().starts_with("Request body "), "{problem}");
         assert_eq!(problem["instance"], korn);
     }
+    for (body, line, column) in [
+        ("{\"data\": {\"name\": 7}}", 1, 19),
+        ("{\n  \"data\": {\n    \"name\": \"x\",\n    \"nome\": 1\n  }\n}", 4, 5),
+        ("{\n  \"metadata\": {\"a\": 1}\n}", 2, 21),
+    ] {
+        let answer = server.ask("PUT", &korn).body(body).await_answer().await;
+        let fault = &answer.problem(400, "malformed-body")["violations"][0];
+        assert_eq!((&fault["line"], &fault["column"]), (&json!(line), &json!(column)), "{body}: {fault}");
+    }
     let festival = "{\"data\": {\"artists\": [{\"name\": \"a\"}, {\"groupMembers\": {\"x\": []}}]}}";
     let answer =
         server.ask("PUT", "/api/demo/v2/festival/x").header("accept", PROBLEM).body(festival).await_answer().await;
@@ -147,13 +161,15 @@ async fn problems_name_the_field() {
 }
 
 #[tokio::test]
-async fn problems_are_sent_to_clients_that_prefer_them() {
+async fn errors_are_problems_unless_text_is_preferred() {
     let server = Server::start().await;
     let path = format!("{ARTISTS}/nobody");
     for (accept, problem) in [
-        ("*/*", false),
+        ("*/*", true),
+        ("text/html, */*;q=0.8", true),
+        ("application/problem+json, text/plain", true),
         ("text/plain", false),
-        ("text/html, */*;q=0.8", false),
+        ("text/plain, */*;q=0.9", false),
         ("text/plain, application/problem+json;q=0.5", false),
         ("application/problem+json", true),
         ("application/problem+json, */*", true),
@@ -163,7 +179,8 @@ async fn problems_are_sent_to_clients_that_prefer_them() {
         let answer = server.ask("GET", &path).header("accept", accept).await_answer().await;
         assert_eq!(answer.code(), 404);
         if problem {
-            assert_eq!(answer.problem(404, "not-found")["detail"], "resource not found");
+            let problem = answer.problem(404, "not-found");
+            assert_eq!((&problem["code"], &problem["detail"]), (&json!("NotFound"), &json!("resource not found")));
         } else {
             assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8", "{accept}");
             assert_eq!(answer.body, "rpc error: code = NotFound desc = resource not found");
@@ -178,7 +195,7 @@ async fn resources_without_data_and_with_status_are_printed() {
     let server = Server::start().await;
     let written = server.write(concept("bare")).await.unwrap();
     let bare = server.fetch("/api/demo/v1/concept/bare").await.ok();
-    assert!(bare.get("data").is_none(), "{bare}");
+    assert_eq!(bare["data"], json!({}), "every answer has data");
     assert_eq!(server.fetch("/api/demo/v1/concept").await.ok()["resources"], json!([bare]));
 
     let status = mortise_resource::pb::Status {

@@ -24,7 +24,7 @@ async fn codes_are_consuls() {
 
     let broken = server.put("/api/panicking/v1/thing/boom-mutate", json!({})).await;
     assert_eq!(broken.code(), 500, "{broken:?}");
-    assert!(broken.body.starts_with("rpc error: code = Internal desc = "), "{broken:?}");
+    assert!(broken.said().1.starts_with("rpc error: code = Internal desc = "), "{broken:?}");
     let asked = server.ask("PUT", "/api/panicking/v1/thing/boom-mutate").header("accept", PROBLEM);
     let problem = asked.json(&json!({ "data": {} })).await_answer().await.problem(500, "internal");
     let blamed = &problem["plugin"];
@@ -80,7 +80,7 @@ async fn finalizers_defer_a_deletion() {
     let marked = server.fetch(&held).await.ok();
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
     let kept = server.put(&held, marked["data"].clone()).await;
-    assert!(kept.body.ends_with("; write the names that stay, or an empty text"), "{kept:?}");
+    assert!(kept.said().1.ends_with("; write the names that stay, or an empty text"), "{kept:?}");
     let mut freed = marked.clone();
     freed["metadata"]["finalizers"] = json!("");
     assert_eq!(put_raw(&server, &held, &freed.to_string()).await.code(), 200);

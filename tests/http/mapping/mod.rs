@@ -9,6 +9,7 @@ mod routes;
 
 use crate::support::{Server, http::Answer};
 
+/// The answer to a client of Consul's, which prefers text.
 async fn put_raw(server: &Server, path: &str, body: &str) -> Answer {
-    server.ask("PUT", path).body(body.to_owned()).await_answer().await
+    server.ask("PUT", path).header("accept", "text/plain, */*;q=0.9").body(body.to_owned()).await_answer().await
 }

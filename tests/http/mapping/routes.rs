@@ -99,7 +99,6 @@ async fn every_type_has_its_routes_in_lower_case() {
         "/api",
         "/api/",
         "/demo/v2/artist",
-        "/",
         "/nowhere",
     ] {
         let (code, text) = (server.fetch(wrong).await.code(), server.fetch(wrong).await.body);
@@ -139,7 +138,9 @@ async fn routes_follow_the_plugins() {
     assert_eq!(server.fetch(&format!("{things}/one")).await.code(), 200, "what is stored stays readable");
     let refused = server.put(&format!("{things}/one"), json!({})).await;
     assert_eq!(refused.code(), 500, "Consul has no code of its own for FailedPrecondition");
-    assert!(refused.body.starts_with("rpc error: code = FailedPrecondition desc = type prior.v1.Thing is read-only"));
+    assert!(
+        refused.said().1.starts_with("rpc error: code = FailedPrecondition desc = type prior.v1.Thing is read-only")
+    );
     let body = json!({ "data": {} });
     let put = server.ask("PUT", &format!("{things}/one")).json(&body).header("accept", PROBLEM);
     put.await_answer().await.problem(409, "failed-precondition");
@@ -177,7 +178,7 @@ async fn the_last_element_is_the_name() {
         let encoded: String = name.bytes().map(|b| format!("%{b:02x}")).collect();
         let answer = server.put(&format!("{ARTISTS}/{encoded}"), json!({ "name": "x" })).await;
         assert_eq!(answer.code(), 400, "{name:?}: {answer:?}");
-        assert!(answer.body.ends_with(&name_rule(&name)), "{answer:?}");
+        assert!(answer.said().1.ends_with(&name_rule(&name)), "{answer:?}");
     }
 }
 
@@ -187,8 +188,8 @@ async fn other_methods_are_refused_with_the_allowed_ones() {
     let item = format!("{ARTISTS}/korn");
     let dry = format!("{item}/_validate");
     for (path, allowed) in [
-        (ARTISTS, "GET, HEAD, OPTIONS"),
-        (&item, "GET, HEAD, PUT, DELETE, OPTIONS"),
+        (ARTISTS, "GET, HEAD, POST, OPTIONS"),
+        (&item, "GET, HEAD, PUT, PATCH, DELETE, OPTIONS"),
         (&dry, "POST, OPTIONS"),
         ("/v1/types", "GET, HEAD, OPTIONS"),
         ("/healthz", "GET, HEAD, OPTIONS"),
@@ -196,14 +197,46 @@ async fn other_methods_are_refused_with_the_allowed_ones() {
         for method in ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "TRACE", "PROPFIND"] {
             if !allowed.contains(method) {
                 let answer = server.ask(method, path).await_answer().await;
-                assert_eq!(answer.said(), (405, ""), "{method} {path}");
-                assert_eq!(answer.header("allow"), allowed, "{method} {path}");
+                assert_eq!((answer.code(), answer.header("allow")), (405, allowed), "{method} {path}");
+                if method == "HEAD" {
+                    continue;
+                }
+                let problem = answer.problem(405, "method-not-allowed");
+                let detail = problem["detail"].as_str().unwrap();
+                assert!(detail.contains(allowed) && detail.contains(method), "{method} {path}: {detail}");
             }
         }
         let options = server.ask("OPTIONS", path).await_answer().await;
         assert_eq!((options.said(), options.header("allow")), ((204, ""), allowed), "{path}");
         assert_eq!(options.header("access-control-allow-origin"), "", "no page of another origin may write");
     }
+}
+
+#[tokio::test]
+async fn a_path_without_a_route_names_the_path_that_was_meant() {
+    let server = Server::start().await;
+    for (path, wanted) in [
+        ("/api/demo/v1/artists", "/api/demo/v1/artist"),
+        ("/api/demo/v2/artists/korn", "/api/demo/v2/artist/korn"),
+        ("/api/demo/v2/Artist", "/api/demo/v2/artist"),
+        ("/api/demo/v3/artist", "/api/demo/v2/artist"),
+        ("/artists", "/api/demo/v2/artist"),
+        ("/v1/artist/korn", "/api/demo/v1/artist/korn"),
+        ("/apis/demo/v2/namespaces/default/artists/korn", "/api/tenancy/v2beta1/namespace"),
+        ("/api/demo/v2/festivl", "/api/demo/v2/festival"),
+        ("/api/demo/v2", "/api/demo/v2/album"),
+    ] {
+        let problem = server.fetch(path).await.problem(404, "no-route");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("did you mean ") && detail.contains(wanted), "{path}: {detail}");
+    }
+    for path in ["/nowhere", "/api/x/y/z"] {
+        let problem = server.fetch(path).await.problem(404, "no-route");
+        assert!(!problem["detail"].as_str().unwrap().contains("did you mean"), "{problem}");
+    }
+    let text = server.ask("GET", "/artists").header("accept", "text/plain").await_answer().await;
+    assert_eq!(text.header("content-type"), "text/plain; charset=utf-8");
+    assert!(text.body.contains("did you mean /api/demo/v2/artist or /api/demo/v1/artist?"), "{text:?}");
 }
 
 #[tokio::test]

@@ -1,18 +1,22 @@
 //! Chooses the form of errors by the client's `Accept` header.
 //!
 //! A problem object (RFC 9457) and text are compared by the rules of RFC 9110: the most specific range that fits a form
-//! decides its quality. The higher quality wins, then the more specific range, then the route's default. A client that
-//! accepts JSON only, or neither form, gets a problem.
+//! decides its quality. The higher quality wins, then the more specific range. Without a preference, and for a client
+//! that accepts neither form, the answer is a problem.
+//!
+//! On Consul's routes, only a client that prefers problems gets codes by meaning: the others rely on Consul's.
 
 use std::cmp::Ordering;
 
-use axum::http::{HeaderMap, header::ACCEPT};
+use axum::http::{HeaderMap, HeaderValue, header::ACCEPT};
 
 /// The form of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Consul's answer: text, and its few codes.
     Consul,
+    /// A problem object, with Consul's codes.
+    ConsulProblem,
     /// Text, with codes by meaning.
     Text,
     /// A problem object, with codes by meaning.
@@ -20,37 +24,63 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form on Consul's routes, where text is the default.
-    pub(super) fn text_by_default(headers: &HeaderMap) -> Self {
-        if prefers_problem(headers, false) { Self::Problem } else { Self::Consul }
+    /// The form on Consul's routes.
+    pub(super) fn of_consul(headers: &HeaderMap) -> Self {
+        match preferred(headers) {
+            Some(Preferred::Problem) => Self::Problem,
+            Some(Preferred::Text) => Self::Consul,
+            None => Self::ConsulProblem,
+        }
     }
 
-    /// The form on Mortise's own routes, where a problem is the default.
-    pub(super) fn problem_by_default(headers: &HeaderMap) -> Self {
-        if prefers_problem(headers, true) { Self::Problem } else { Self::Text }
+    /// The form on Mortise's own routes.
+    pub(super) fn of_ours(headers: &HeaderMap) -> Self {
+        match preferred(headers) {
+            Some(Preferred::Text) => Self::Text,
+            Some(Preferred::Problem) | None => Self::Problem,
+        }
     }
+
+    /// The form at a path.
+    pub(super) fn at_path(path: &str, headers: &HeaderMap) -> Self {
+        if path.starts_with("/v1/") { Self::of_ours(headers) } else { Self::of_consul(headers) }
+    }
+}
+
+/// The form that a client prefers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Preferred {
+    Problem,
+    Text,
+}
+
+/// Whether a client prefers HTML to JSON: it names HTML, as browsers do.
+pub(super) fn prefers_html<'a>(accept: impl Iterator<Item = &'a HeaderValue>) -> bool {
+    let ranges = ranges(accept);
+    let html = preference(&ranges, &[("text/*", 1), ("text/html", 2)]);
+    html.0 > 0 && html > preference(&ranges, &[("*/*", 0), ("application/*", 1), ("application/json", 2)])
+}
+
+fn ranges<'a>(accept: impl Iterator<Item = &'a HeaderValue>) -> Vec<(String, u16)> {
+    accept.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).filter_map(range).collect()
 }
 
 /// A client's preference: quality in thousandths, then how specific the deciding range was.
 type Preference = (u16, u8);
 
-fn prefers_problem(headers: &HeaderMap, customary: bool) -> bool {
-    let ranges: Vec<_> = headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(range)
-        .collect();
+/// The preferred form; `None` without a preference.
+fn preferred(headers: &HeaderMap) -> Option<Preferred> {
+    let ranges = ranges(headers.get_all(ACCEPT).iter());
     if ranges.is_empty() {
-        return customary;
+        return None;
     }
     let json = [("*/*", 0), ("application/*", 1), ("application/json", 1), ("application/problem+json", 2)];
     let problem = preference(&ranges, &json);
     let text = preference(&ranges, &[("*/*", 0), ("text/*", 1), ("text/plain", 2)]);
     match problem.cmp(&text) {
-        Ordering::Equal => customary || problem.0 == 0,
-        unequal => unequal == Ordering::Greater,
+        Ordering::Equal if problem.0 > 0 => None,
+        Ordering::Equal | Ordering::Greater => Some(Preferred::Problem),
+        Ordering::Less => Some(Preferred::Text),
     }
 }
 
@@ -77,17 +107,17 @@ fn range(text: &str) -> Option<(String, u16)> {
 mod tests {
     use super::*;
 
-    /// Whether a problem is preferred, first where text is the default, then where problems are.
-    fn prefers(accept: Option<&str>) -> (bool, bool) {
+    /// The forms on Consul's routes and on ours.
+    fn forms(accept: Option<&str>) -> (Form, Form) {
         let mut headers = HeaderMap::new();
         if let Some(accept) = accept {
             headers.insert(ACCEPT, accept.parse().unwrap());
         }
-        (prefers_problem(&headers, false), prefers_problem(&headers, true))
+        (Form::of_consul(&headers), Form::of_ours(&headers))
     }
 
     #[test]
-    fn who_does_not_care_gets_what_is_customary() {
+    fn a_client_without_a_preference_gets_a_problem_with_the_codes_of_the_route() {
         for accept in [
             None,
             Some("*/*"),
@@ -96,12 +126,12 @@ mod tests {
             Some("nonsense"),
             Some("text/plain;q=2"),
         ] {
-            assert_eq!(prefers(accept), (false, true), "{accept:?}");
+            assert_eq!(forms(accept), (Form::ConsulProblem, Form::Problem), "{accept:?}");
         }
     }
 
     #[test]
-    fn who_prefers_problems_gets_them() {
+    fn a_preference_for_problems_counts() {
         for accept in [
             "application/problem+json",
             "APPLICATION/Problem+JSON",
@@ -115,12 +145,27 @@ mod tests {
             "image/png",
             "text/plain;q=0",
         ] {
-            assert_eq!(prefers(Some(accept)), (true, true), "{accept}");
+            assert_eq!(forms(Some(accept)), (Form::Problem, Form::Problem), "{accept}");
         }
     }
 
     #[test]
-    fn who_prefers_text_gets_it() {
+    fn html_is_for_clients_that_name_it() {
+        for (accept, wanted) in [
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
+            ("text/html", true),
+            ("application/json, text/html;q=0.9", false),
+            ("text/html, application/json", false),
+            ("*/*", false),
+            ("application/json", false),
+            ("text/html;q=0", false),
+        ] {
+            assert_eq!(prefers_html([HeaderValue::from_static(accept)].iter()), wanted, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_preference_for_text_counts() {
         for accept in [
             "text/plain",
             "text/plain, application/problem+json;q=0.9",
@@ -129,7 +174,7 @@ mod tests {
             "application/problem+json;q=0, */*",
             "text/plain, */*",
         ] {
-            assert_eq!(prefers(Some(accept)), (false, false), "{accept}");
+            assert_eq!(forms(Some(accept)), (Form::Consul, Form::Text), "{accept}");
         }
     }
 }

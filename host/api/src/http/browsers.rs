@@ -9,7 +9,8 @@
 //!   resolved, so it cannot be rebound), `http.allowed_hosts`, and with TLS the DNS names of the server's certificate:
 //!   a browser does not connect under other names.
 //! - A browser tells the source of a request in `Origin` and `Sec-Fetch-Site`. Requests from another origin are
-//!   rejected with any method, except for a link that a user follows (a navigation by GET).
+//!   rejected with any method, except for a link that a user follows (a navigation by GET), and for the origins of
+//!   `http.allowed_origins` (`cors`).
 //!
 //! Clients other than browsers send neither header and pass by the first check alone. The gRPC port needs none of this:
 //! in the clear it accepts only HTTP/2 from the first byte on, which no browser speaks, and closes other connections
@@ -30,6 +31,7 @@ use axum::{
 use super::{
     accept::Form,
     body,
+    cors::preflight,
     error::{ErrorKind, HttpError},
     hosts::Hosts,
     shared::Shared,
@@ -43,11 +45,12 @@ const FETCH_SITE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE_HEADER: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 impl Hosts {
-    /// Refuses a request that names a host of somebody else, or that a page of another origin makes.
+    /// Refuses a request that names a host of somebody else, or that a page of another origin makes. The origin of the
+    /// request is not compared if it is a listed one.
     ///
     /// # Errors
     /// 403, with the next step.
-    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpError> {
+    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap, is_listed: bool) -> Result<(), HttpError> {
         let named = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or("?"));
         let named: Vec<_> = named.chain(uri.authority().map(Authority::as_str)).collect();
         for host in &named {
@@ -61,12 +64,16 @@ impl Hosts {
                 ));
             }
         }
+        if is_listed {
+            return Ok(());
+        }
         let foreign = |origin: &str| {
             HttpError::new(
                 ErrorKind::CrossOrigin,
                 format!(
                     "the request comes from a web page of another origin ({origin}), which may not use this API; call it \
-                     from a program, or serve the page under the same host and port"
+                     from a program, serve the page under the same host and port, or add the origin to \
+                     http.allowed_origins"
                 ),
             )
         };
@@ -92,8 +99,15 @@ pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: 
     if matches!(request.uri().path(), "/healthz" | "/readyz") {
         return next.run(request).await;
     }
-    match shared.hosts.check(request.method(), request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+    let listed = shared.origins.listed(request.headers());
+    match shared.hosts.check(request.method(), request.uri(), request.headers(), listed.is_some()) {
+        Ok(()) => {
+            let answer = match listed.as_ref().and_then(|_| preflight(&request)) {
+                Some(answer) => answer,
+                None => next.run(request).await,
+            };
+            shared.origins.finish(answer, listed)
+        }
         Err(fault) => {
             let path = request.uri().path().to_owned();
             body::drain(request.into_body(), shared.options.request_timeout).await;
@@ -135,7 +149,7 @@ mod tests {
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value)));
-        hosts.check(&method, &Uri::from_static("/api"), &headers.collect()).is_err()
+        hosts.check(&method, &Uri::from_static("/api"), &headers.collect(), false).is_err()
     }
 
     #[test]
@@ -184,6 +198,6 @@ mod tests {
         assert!(!refused(Method::GET, &[]), "HTTP/1.0, which no browser speaks");
         let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[], None);
         let proxied = Uri::from_static("http://evil.example/api");
-        assert!(hosts.check(&Method::GET, &proxied, &HeaderMap::new()).is_err());
+        assert!(hosts.check(&Method::GET, &proxied, &HeaderMap::new(), true).is_err());
     }
 }

@@ -58,10 +58,7 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
             response
         }
         Err(error) => {
-            let form = match path.starts_with("/v1/") {
-                true => Form::problem_by_default(request.headers()),
-                false => Form::text_by_default(request.headers()),
-            };
+            let form = Form::at_path(&path, request.headers());
             body::drain(request.into_body(), shared.options.request_timeout).await;
             let mut response = HttpError::from(error).into_response(form, &path);
             if response.status() == StatusCode::UNAUTHORIZED {

@@ -3,10 +3,12 @@
 use super::{
     Shared,
     accept::Form,
-    body, collection,
+    body, collection, create,
     descriptors::host_pool,
     error::{ErrorKind, HttpError},
     item,
+    media::{ACCEPT_PATCH, PATCH_FORMATS},
+    nearest, patch,
     query::Query,
     request::TypeRequest,
     route::{Route, Target},
@@ -20,6 +22,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use mortise_resource::authorizer::no_permissions;
+use mortise_service::registry::Registry;
 
 /// Handles every request under `/api`.
 pub(super) async fn api(
@@ -29,18 +32,19 @@ pub(super) async fn api(
 ) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let (ours, consuls) = (Form::problem_by_default(&parts.headers), Form::text_by_default(&parts.headers));
+    let (ours, consuls) = (Form::of_ours(&parts.headers), Form::of_consul(&parts.headers));
     let query = Query::from_parts(&parts);
     let within = shared.options.request_timeout;
     let registry = shared.service.types();
     let stranger = (!by.authorizer.has_permissions()).then(|| by.authorizer.clone());
     let Some(Route { kind, target }) = Route::find(&registry, &path) else {
+        let fault = no_route(&path, Some(&registry));
         drop(registry);
         body::drain(body, within).await;
         if let Some(caller) = stranger {
             return HttpError::from(no_permissions(&*caller)).into_response(consuls, &path);
         }
-        return no_route(&path).into_response(if query.watch() { ours } else { consuls }, &path);
+        return fault.into_response(if query.watch() { ours } else { consuls }, &path);
     };
     let host = match host_pool(&registry) {
         Ok(host) => host,
@@ -49,7 +53,13 @@ pub(super) async fn api(
     drop(registry);
     let request = TypeRequest { shared, kind, host, query, by, parts, body };
     let reads = matches!(request.parts.method, Method::GET | Method::HEAD);
-    let watches = reads && request.query.watch();
+    // A watch by its path is the same as one by its parameter.
+    let (by_path, target) = match target {
+        Target::Watch(None) if reads => (true, Target::Collection),
+        Target::Watch(Some(name)) if reads => (true, Target::Item(name)),
+        target => (false, target),
+    };
+    let watches = reads && (by_path || request.query.watch());
     let searches = request.query.is_search();
     if reads && let Err(fault) = request.query.check_read() {
         return match stranger {
@@ -67,7 +77,9 @@ pub(super) async fn api(
             (search::read_part(request, name).await, ours)
         }
         (Target::Item(name), _) if reads => (item::read(request, name).await, consuls),
+        (Target::Collection, &Method::POST) => (create::create(request).await, ours),
         (Target::Item(name), &Method::PUT) => (item::write(request, name).await, consuls),
+        (Target::Item(name), &Method::PATCH) => (patch::patch(request, name).await, ours),
         (Target::Item(name), &Method::DELETE) => (item::delete(request, name).await, consuls),
         (Target::Validate(name), &Method::POST) => (validate::validate(request, name).await, ours),
         (target, _) => {
@@ -87,31 +99,46 @@ pub(super) async fn api(
 /// The answer to a method that the path does not support; `methods` turns it into the answer to OPTIONS.
 fn not_allowed(target: &Target) -> Response {
     let allowed = match target {
-        Target::Collection => "GET,HEAD",
-        Target::Item(_) => "GET,HEAD,PUT,DELETE",
+        Target::Collection => "GET,HEAD,POST",
+        Target::Watch(_) => "GET,HEAD",
+        Target::Item(_) => "GET,HEAD,PUT,PATCH,DELETE",
         Target::Validate(_) => "POST",
     };
-    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static(allowed))]).into_response()
+    let patches = matches!(target, Target::Item(_));
+    let mut refused = (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, HeaderValue::from_static(allowed))]).into_response();
+    refused.headers_mut().extend(patches.then(|| (ACCEPT_PATCH, HeaderValue::from_static(PATCH_FORMATS))));
+    refused
 }
 
 /// Handles every other path.
-pub(super) async fn not_found(request: Request) -> Response {
+pub(super) async fn not_found(
+    State(shared): State<Shared>,
+    by: Option<Extension<Authenticated>>,
+    request: Request,
+) -> Response {
     let path = request.uri().path().to_owned();
-    let form = match path.starts_with("/v1/") {
-        true => Form::problem_by_default(request.headers()),
-        false => Form::text_by_default(request.headers()),
-    };
-    no_route(&path).into_response(form, &path)
+    let form = Form::at_path(&path, request.headers());
+    body::drain(request.into_body(), shared.options.request_timeout).await;
+    // A caller without permissions learns of no type.
+    let knows = shared.options.api && by.is_some_and(|Extension(by)| by.authorizer.has_permissions());
+    let registry = knows.then(|| shared.service.types());
+    no_route(&path, registry.as_deref()).into_response(form, &path)
 }
 
-fn no_route(path: &str) -> HttpError {
+/// The error of a path without a route.
+fn no_route(path: &str, registry: Option<&Registry>) -> HttpError {
     let why = if path.strip_prefix("/api/").is_some_and(|rest| rest.bytes().any(|b| b.is_ascii_uppercase())) {
         "; write group, version and kind in lower case"
     } else {
         ""
     };
-    HttpError::new(
-        ErrorKind::NoRoute,
-        format!("nothing is served at {path}{why}; GET /v1/types lists the types and their paths"),
-    )
+    let near = registry.map(|registry| nearest::paths(registry, path)).unwrap_or_default();
+    let near = match near.split_last() {
+        None => String::new(),
+        Some((only, [])) => format!("; did you mean {only}?"),
+        Some((last, others)) => format!("; did you mean {} or {last}?", others.join(", ")),
+    };
+    let detail = format!("nothing is served at {path}{why}{near}");
+    let next = if near.is_empty() { "; " } else { " " };
+    HttpError::new(ErrorKind::NoRoute, format!("{detail}{next}GET /v1/types lists the types and their paths"))
 }

@@ -1,8 +1,7 @@
 //! Errors of HTTP requests and their forms.
 //!
-//! Consul's form is text, `rpc error: code = NotFound desc = …`, with five status codes. The other forms have more
-//! status codes, chosen by the reactions of HTTP clients; a problem object (RFC 9457) also has the faults by field, and
-//! the plugin that caused the failure.
+//! Consul's text is `rpc error: code = NotFound desc = …`. A problem object (RFC 9457) has the same code and
+//! description, and besides the faults by field, with their place in the body, and the plugin that caused the failure.
 
 use axum::{
     body::Body,
@@ -17,10 +16,12 @@ use mortise_resource::{
     authorizer::{Authorizer, no_permissions},
     error::PluginFault,
 };
+use mortise_text::Position;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::accept::Form;
+pub(super) use super::error_kind::ErrorKind;
 
 /// Most bytes of an error's text; plugins may write more than is useful.
 const MAX_TEXT_BYTES: usize = 16_384;
@@ -47,33 +48,6 @@ const PATH_ESCAPES: AsciiSet = CONTROLS
 /// The prefix of the `type` of a problem.
 const TYPE_PREFIX: &str = "urn:mortise:problem:";
 
-/// The kind of a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ErrorKind {
-    /// An error of the service.
-    Service(Code),
-    /// The path does not exist.
-    NoRoute,
-    /// The body is not JSON of the right shape, or its data is not of the type.
-    Body,
-    /// The format of the body is not supported.
-    MediaType,
-    /// The body is too large.
-    TooLarge,
-    /// The body did not arrive in time.
-    TooSlow,
-    /// A parameter or a header is not understood.
-    Head,
-    /// A condition of the request does not hold.
-    Precondition,
-    /// Other requests use up the memory that this one needs.
-    Busy,
-    /// The host in the request is not one of this server's.
-    UnknownHost,
-    /// The request comes from a web page of another origin.
-    CrossOrigin,
-}
-
 /// An error of an HTTP request.
 #[derive(Debug)]
 pub(super) struct HttpError {
@@ -81,9 +55,17 @@ pub(super) struct HttpError {
     /// Text for Consul's clients; `detail` if empty.
     text: &'static str,
     detail: String,
-    violations: Vec<Diagnostic>,
+    violations: Vec<Violation>,
     plugin: Option<Box<PluginFault>>,
     headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// A fault of a field.
+#[derive(Debug)]
+struct Violation {
+    fault: Diagnostic,
+    /// The place in the body.
+    place: Option<Position>,
 }
 
 impl From<Error> for HttpError {
@@ -92,6 +74,7 @@ impl From<Error> for HttpError {
         let retry_after = retry_after.or_else(|| plugin.as_ref().and_then(|fault| fault.retry_after));
         let wait = retry_after.map(|after| (RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64)));
         let headers = wait.into_iter().collect();
+        let violations = violations.into_iter().map(|fault| Violation { fault, place: None }).collect();
         Self { kind: ErrorKind::Service(code), text: "", detail: message, violations, plugin, headers }
     }
 }
@@ -108,23 +91,60 @@ impl HttpError {
             "" => format!("{text}: {summary}"),
             path => format!("{text}: {path}: {summary}"),
         };
-        let violation = Diagnostic { severity: Severity::Error.into(), path, summary, detail: String::new() };
-        Self { text, violations: vec![violation], ..Self::new(ErrorKind::Body, detail) }
+        Self { text, ..Self::new(ErrorKind::Body, detail) }.with_violation(path, summary)
     }
 
-    /// Makes the error of a malformed part of a body: Consul's text, and every finding.
-    pub(super) fn diagnostics(text: &'static str, found: mortise_text::Diagnostics) -> Self {
-        let violations = found.diagnostics.into_iter().map(|diagnostic| Diagnostic {
-            severity: Severity::Error.into(),
-            path: diagnostic.path,
-            summary: diagnostic.message,
-            detail: diagnostic.remedy.unwrap_or_default(),
+    /// Sets the line and the column of the last fault, counted from 1.
+    pub(super) fn with_place(mut self, line: usize, column: usize) -> Self {
+        if let Some(violation) = self.violations.last_mut() {
+            violation.place = Some(Position { line, column });
+        }
+        self
+    }
+
+    /// Adds a fault of a field.
+    pub(super) fn with_violation(mut self, path: String, summary: String) -> Self {
+        let fault = Diagnostic { severity: Severity::Error.into(), path, summary, detail: String::new() };
+        self.violations.push(Violation { fault, place: None });
+        self
+    }
+
+    /// Removes the places of the faults, for a text that the client did not send.
+    pub(super) fn without_places(mut self) -> Self {
+        self.violations.iter_mut().for_each(|violation| violation.place = None);
+        self
+    }
+
+    /// The error as the service records it.
+    pub(super) fn to_service_error(&self) -> Error {
+        let code = match self.kind {
+            ErrorKind::Service(code) => code,
+            ErrorKind::Precondition | ErrorKind::Patch => Code::FailedPrecondition,
+            _ => Code::InvalidArgument,
+        };
+        Error::new(code, self.detail.clone())
+    }
+
+    /// Makes the error of a malformed part of a body: Consul's text, and every finding. `start` is the place of the
+    /// part in the body.
+    pub(super) fn diagnostics(text: &'static str, found: mortise_text::Diagnostics, start: Position) -> Self {
+        let violations = found.diagnostics.into_iter().map(|diagnostic| {
+            let Position { line, column } = diagnostic.place.position;
+            let column = if line > 1 { column } else { start.column + column - 1 };
+            let fault = Diagnostic {
+                severity: Severity::Error.into(),
+                path: diagnostic.path,
+                summary: diagnostic.message,
+                detail: diagnostic.remedy.unwrap_or_default(),
+            };
+            Violation { fault, place: Some(Position { line: start.line + line - 1, column }) }
         });
         let violations: Vec<_> = violations.collect();
-        let first = violations
-            .first()
-            .map(|violation| format!(": {}: {}", violation.path, violation.summary))
-            .unwrap_or_default();
+        let first = violations.first().map(|violation| match violation.fault.path.as_str() {
+            "" => format!(": {}", violation.fault.summary),
+            path => format!(": {path}: {}", violation.fault.summary),
+        });
+        let first = first.unwrap_or_default();
         Self { text, violations, ..Self::new(ErrorKind::Body, format!("{text}{first}")) }
     }
 
@@ -153,12 +173,14 @@ impl HttpError {
     pub(super) fn into_response(self, form: Form, path: &str) -> Response {
         let status = match form {
             // Consul's HTTP server answers 429 to its rate limits, too.
-            Form::Consul if self.is_rate_limited() => StatusCode::TOO_MANY_REQUESTS,
-            Form::Consul => self.kind.consul_status(),
+            Form::Consul | Form::ConsulProblem if self.is_rate_limited() => StatusCode::TOO_MANY_REQUESTS,
+            Form::Consul | Form::ConsulProblem => self.kind.consul_status(),
             Form::Text | Form::Problem => self.kind.status(),
         };
         let (media, body) = match form {
-            Form::Problem => ("application/problem+json", self.problem(path).to_string()),
+            Form::Problem | Form::ConsulProblem => {
+                ("application/problem+json", self.problem_with(status, path).to_string())
+            }
             Form::Consul | Form::Text => ("text/plain; charset=utf-8", self.text()),
         };
         let mut response = (status, Body::from(body)).into_response();
@@ -186,16 +208,23 @@ impl HttpError {
 
     /// Builds the problem object.
     pub(super) fn problem(&self, path: &str) -> Value {
+        self.problem_with(self.kind.status(), path)
+    }
+
+    fn problem_with(&self, status: StatusCode, path: &str) -> Value {
         let (name, title) = self.kind.name();
         let mut problem = Map::from_iter([
             ("type".to_owned(), json!(format!("{TYPE_PREFIX}{name}"))),
             ("title".to_owned(), json!(title)),
-            ("status".to_owned(), json!(self.kind.status().as_u16())),
+            ("status".to_owned(), json!(status.as_u16())),
             ("detail".to_owned(), json!(truncate(&self.detail, MAX_TEXT_BYTES))),
             ("instance".to_owned(), json!(utf8_percent_encode(path, &PATH_ESCAPES).to_string())),
         ]);
+        if let ErrorKind::Service(code) = self.kind {
+            problem.insert("code".to_owned(), json!(format!("{code:?}")));
+        }
         if !self.violations.is_empty() {
-            let violations = self.violations.iter().take(MAX_VIOLATIONS).map(diagnostic).collect::<Vec<_>>();
+            let violations = self.violations.iter().take(MAX_VIOLATIONS).map(violation).collect::<Vec<_>>();
             problem.insert("violations".to_owned(), Value::Array(violations));
         }
         if let Some(fault) = &self.plugin {
@@ -211,6 +240,16 @@ impl HttpError {
     }
 }
 
+/// A fault in JSON, with its place in the body if that is known.
+fn violation(violation: &Violation) -> Value {
+    let mut object = diagnostic(&violation.fault);
+    if let (Some(Position { line, column }), Some(object)) = (violation.place, object.as_object_mut()) {
+        object.insert("line".to_owned(), json!(line));
+        object.insert("column".to_owned(), json!(column));
+    }
+    object
+}
+
 /// A diagnostic in JSON, for a problem or a list of warnings.
 pub(super) fn diagnostic(diagnostic: &Diagnostic) -> Value {
     let mut object = json!({ "path": truncate(&diagnostic.path, MAX_VIOLATION), "summary": truncate(&diagnostic.summary, MAX_VIOLATION) });
@@ -223,70 +262,6 @@ pub(super) fn diagnostic(diagnostic: &Diagnostic) -> Value {
         }
     }
     object
-}
-
-impl ErrorKind {
-    fn consul_status(self) -> StatusCode {
-        match self {
-            Self::Service(
-                Code::InvalidArgument
-                | Code::NotFound
-                | Code::PermissionDenied
-                | Code::Unauthenticated
-                | Code::Aborted
-                | Code::Internal,
-            ) => self.status(),
-            Self::Service(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => self.status(),
-        }
-    }
-
-    fn status(self) -> StatusCode {
-        match self {
-            Self::Service(Code::InvalidArgument) | Self::Body | Self::Head => StatusCode::BAD_REQUEST,
-            Self::Service(Code::PermissionDenied) | Self::UnknownHost | Self::CrossOrigin => StatusCode::FORBIDDEN,
-            Self::Service(Code::NotFound) | Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::Service(Code::Aborted | Code::FailedPrecondition | Code::AlreadyExists) => StatusCode::CONFLICT,
-            Self::Service(Code::ResourceExhausted) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Service(Code::Unimplemented) => StatusCode::NOT_IMPLEMENTED,
-            Self::Service(Code::Internal) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Service(Code::Unavailable) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Service(Code::DeadlineExceeded) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Service(Code::Unauthenticated) => StatusCode::UNAUTHORIZED,
-            Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Precondition => StatusCode::PRECONDITION_FAILED,
-        }
-    }
-
-    /// The name in a problem's `type`, and the title.
-    fn name(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Service(Code::InvalidArgument) | Self::Head => ("invalid-argument", "The request is invalid"),
-            Self::Service(Code::PermissionDenied) => ("permission-denied", "The caller lacks permission"),
-            Self::Service(Code::NotFound) => ("not-found", "The requested object does not exist"),
-            Self::Service(Code::AlreadyExists) => ("already-exists", "The object exists already"),
-            Self::Service(Code::Aborted) => ("aborted", "A concurrent change came first; read again and retry"),
-            Self::Service(Code::FailedPrecondition) => {
-                ("failed-precondition", "The server is not in a state that allows this")
-            }
-            Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was reached"),
-            Self::Service(Code::Unimplemented) => ("unimplemented", "The server does not support this"),
-            Self::Service(Code::Internal) => ("internal", "An internal error"),
-            Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not available now; try again later"),
-            Self::Service(Code::DeadlineExceeded) => ("deadline-exceeded", "A deadline passed"),
-            Self::Service(Code::Unauthenticated) => ("unauthenticated", "The token is unknown"),
-            Self::NoRoute => ("no-route", "Nothing is served at the path"),
-            Self::Body => ("malformed-body", "The body is malformed"),
-            Self::MediaType => ("unsupported-media-type", "The format of the body is not supported"),
-            Self::TooLarge => ("body-too-large", "The body is too large"),
-            Self::TooSlow => ("request-timeout", "The body did not arrive in time"),
-            Self::Precondition => ("precondition-failed", "A condition of the request does not hold"),
-            Self::UnknownHost => ("unknown-host", "The host is not a name of this server"),
-            Self::CrossOrigin => ("cross-origin", "Web pages of other origins may not use this API"),
-        }
-    }
 }
 
 pub(super) use crate::call::truncate;

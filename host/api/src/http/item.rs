@@ -5,6 +5,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use mortise_resource::{Diagnostic, Error, authorizer::no_permissions, pb};
+use mortise_service::Written;
 
 use super::{
     conditions::{Change, Conditions, Freshness, MAX_ATTEMPTS, Requirement, entity_tag},
@@ -68,13 +69,18 @@ pub(super) async fn write(mut request: TypeRequest, name: String) -> Result<Resp
         match written.map_err(HttpError::from) {
             Err(error) => conditions.check_failure(Change::Write, error)?,
             Ok(written) => {
-                let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
-                let answer = with_tag(([JSON], printed).into_response(), written.resource.version());
-                return Ok(with_warnings(answer, &written.warnings));
+                return answer_written(&request, &written);
             }
         }
     }
     Err(conditions.unmet())
+}
+
+/// The answer to a change: the resource as stored.
+pub(super) fn answer_written(request: &TypeRequest, written: &Written) -> Result<Response, HttpError> {
+    let printed = request.printer().pretty(&written.resource.decode().map_err(Error::from)?);
+    let answer = with_tag(([JSON], printed).into_response(), written.resource.version());
+    Ok(with_warnings(answer, &written.warnings))
 }
 
 fn with_tag(mut response: Response, version: &str) -> Response {

@@ -3,8 +3,8 @@
 //! form.
 //!
 //! Data without a form in proto3 JSON (a time out of range, more than 100 levels of messages; gRPC clients may store
-//! these) is printed as its type and its bytes in base64, so that it does not spoil a list. The server accepts this
-//! form.
+//! these) is printed under another key as its type and its bytes in base64, so that it does not spoil a list. The
+//! server accepts this form. Absent data is printed as an empty object.
 
 use axum::http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use mortise_resource::pb;
@@ -47,7 +47,7 @@ impl Printer {
     fn print(&self, resource: &pb::Resource, indent: Indent) -> String {
         let whole = WholeMeta(&self.kind);
         let types: &dyn Types = if self.whole_meta { &whole } else { &self.kind };
-        consul::resource(resource, types, indent)
+        consul::answer(resource, types, indent)
     }
 
     /// The resource as a JSON value.

@@ -20,10 +20,8 @@ use std::{
 
 use axum::{
     Router,
-    http::{
-        HeaderName, StatusCode,
-        header::{CONNECTION, RETRY_AFTER},
-    },
+    http::header::{CONNECTION, RETRY_AFTER},
+    response::Response,
 };
 use hyper::{Request, body::Incoming, server::conn::http1::Builder, service::service_fn};
 use hyper_util::{
@@ -41,6 +39,8 @@ use tower::Service as _;
 
 use super::{
     HttpOptions,
+    accept::Form,
+    error::{ErrorKind, HttpError},
     stall::StallTimeout,
     unfinished::{AnswerBody, RequestBody},
 };
@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// The answer on connections beyond the limit.
-const FULL_TEXT: &str = "too many connections are open (limit http.max_connections)\n";
+const FULL_TEXT: &str = "too many connections are open (limit http.max_connections); try again";
 
 /// Longest time for the request on such a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -212,9 +212,12 @@ async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router) {
 }
 
 /// Answers everything but probes on such a connection.
-pub(super) async fn full() -> (StatusCode, [(HeaderName, &'static str); 2], &'static str) {
+pub(super) async fn full(request: axum::extract::Request) -> Response {
     count_refused();
-    (StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close"), (RETRY_AFTER, "1")], FULL_TEXT)
+    let fault = HttpError::new(ErrorKind::Busy, FULL_TEXT);
+    let fault = fault.with_header(CONNECTION, "close").with_header(RETRY_AFTER, "1");
+    let path = request.uri().path();
+    fault.into_response(Form::at_path(path, request.headers()), path)
 }
 
 fn count_refused() {

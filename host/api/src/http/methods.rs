@@ -10,22 +10,36 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
+use super::{
+    accept::Form,
+    error::{ErrorKind, HttpError, truncate},
+    media::ACCEPT_PATCH,
+};
+
+/// Most bytes of a method's name in an error.
+const MAX_METHOD_BYTES: usize = 32;
+
 /// The middleware around every route.
 pub(super) async fn finish(request: Request, next: Next) -> Response {
     let route = route(request.uri().path());
-    let options = request.method() == Method::OPTIONS;
-    let server_wide = options && request.uri().path() == "*";
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let form = Form::at_path(&path, request.headers());
+    let options = method == Method::OPTIONS;
+    let server_wide = options && path == "*";
     let mut response = if server_wide {
-        (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET,HEAD,PUT,DELETE,POST")]).into_response()
+        (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET,HEAD,PUT,PATCH,DELETE,POST")]).into_response()
     } else {
         next.run(request).await
     };
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         let allowed = response.headers().get(ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let allowed = format!("{},OPTIONS", allowed).replace(',', ", ");
-        if options {
-            response = StatusCode::NO_CONTENT.into_response();
-        }
+        let patches = response.headers_mut().remove(ACCEPT_PATCH);
+        response = match options {
+            true => StatusCode::NO_CONTENT.into_response(),
+            false => HttpError::new(ErrorKind::Method, refusal(&method, &path, &allowed)).into_response(form, &path),
+        };
+        response.headers_mut().extend(patches.map(|formats| (ACCEPT_PATCH, formats)));
         if let Ok(value) = HeaderValue::try_from(allowed) {
             response.headers_mut().insert(ALLOW, value);
         }
@@ -38,13 +52,31 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
     response
 }
 
+/// The text of a refused method: the methods of the path, and the next step.
+fn refusal(method: &Method, path: &str, allowed: &str) -> String {
+    let method = truncate(method.as_str(), MAX_METHOD_BYTES);
+    let step = match method.as_str() {
+        "PUT" | "PATCH" | "DELETE" if path.starts_with("/api/") && !allowed.contains("DELETE") => {
+            "; a change names its resource: PUT, PATCH or DELETE /api/GROUP/VERSION/KIND/NAME"
+        }
+        "POST" if path.starts_with("/api/") => {
+            "; PUT creates or replaces, and POST to the collection creates with a generated name"
+        }
+        _ => "",
+    };
+    format!("{path} does not have the method {method}; it has {allowed}{step}")
+}
+
 /// The metric label of a path: one of a fixed few.
 fn route(path: &str) -> &'static str {
     match path {
+        "/" => "/",
         "/healthz" => "/healthz",
         "/readyz" => "/readyz",
         "/metrics" => "/metrics",
         "/v1/openapi.json" => "/v1/openapi.json",
+        "/v1/version" => "/v1/version",
+        _ if path.starts_with("/v1/openapi/") => "/v1/openapi.json",
         _ if path == "/v1/types" || path.starts_with("/v1/types/") => "/v1/types",
         _ if path.starts_with("/api/") => "/api",
         _ => "(none)",

@@ -3,9 +3,12 @@
 //!
 //! | path | file |
 //! |---|---|
-//! | `/api/<group>/<version>/<kind>` | `collection`, `search`, `watch`, `watch_query` |
-//! | `/api/<group>/<version>/<kind>/<name>` | `item`, `conditions`, `search` (a part of a resource), `watch` |
+//! | `/api/<group>/<version>/<kind>` | `collection`, `search`, `link`, `create` |
+//! | `/api/<group>/<version>/<kind>/<name>` | `item`, `patch`, `conditions`, `search` (a part of a resource), `watch` |
+//! | `…/_watch` below both | `watch`, `watch_query` |
 //! | `/api/<group>/<version>/<kind>/<name>/_validate` | `validate` |
+//! | `/` | `root` |
+//! | `/v1/version` | `version` |
 //! | `/v1/types`, `/v1/types/<type>` | `types` |
 //! | `/v1/openapi.json` | `openapi` |
 //! | `/healthz`, `/readyz`, `/metrics` | `health` |
@@ -14,30 +17,45 @@
 //! is printed. Routes under `/api` are looked up in the current registry at each request (`route`), so a type has its
 //! route as soon as it is loaded.
 //!
-//! Every route is preceded by checks for web pages (`browsers`) and of the caller (`callers`).
+//! A path without a route gets the paths that it may mean (`nearest`).
+//!
+//! Every route is preceded by checks for web pages (`browsers`, `cors`) and of the caller (`callers`). Large answers
+//! are compressed (`compress`).
 //!
 //! Bounds: connections, the time to send a request and to take an answer (`listen`), bodies (`body`), watches (the
 //! service's own limit).
 
 mod accept;
 mod body;
+mod body_json;
+mod body_yaml;
 mod browsers;
 mod callers;
 mod collection;
+mod compress;
 mod conditions;
+mod cors;
+mod create;
 mod descriptors;
 mod dispatch;
 mod error;
+mod error_kind;
 mod health;
 mod hosts;
 mod item;
 mod json;
+mod link;
 mod listen;
+mod media;
 mod methods;
+mod nearest;
 mod openapi;
 mod options;
+mod patch;
+mod patch_document;
 mod query;
 mod request;
+mod root;
 mod route;
 mod search;
 mod shared;
@@ -45,6 +63,7 @@ mod stall;
 mod types;
 mod unfinished;
 mod validate;
+mod version;
 mod watch;
 mod watch_query;
 
@@ -80,16 +99,20 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route("/metrics", get(health::metrics));
     if shared.options.api {
         router = router
+            .route("/", get(root::root))
             .route("/api/{*path}", any(dispatch::api))
             .route("/v1/types", get(types::list))
             .route("/v1/types/{name}", get(types::get_one))
-            .route("/v1/openapi.json", get(openapi::document));
+            .route("/v1/openapi.json", get(openapi::document))
+            .route("/v1/openapi/{name}", get(openapi::of_group))
+            .route("/v1/version", get(version::version));
     }
     let guard = from_fn_with_state(shared.clone(), browsers::guard);
     let callers = from_fn_with_state(shared.clone(), callers::guard);
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
     // Around all routes together: each route alone adds its `Allow` outside of its own layers.
-    Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish))
+    let compressed = from_fn_with_state(compress::Encoders::default(), compress::compress);
+    Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish)).layer(compressed)
 }
 
 /// Parses a text as path and query.

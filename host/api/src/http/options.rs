@@ -21,6 +21,8 @@ pub struct HttpOptions {
     pub max_body_bytes: usize,
     /// Additional names of the server, besides `localhost` and literal addresses (`browsers`).
     pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may use the API (`cors`).
+    pub allowed_origins: Vec<String>,
 }
 
 impl Default for HttpOptions {
@@ -33,6 +35,7 @@ impl Default for HttpOptions {
             keep_alive: Duration::from_secs(15),
             max_body_bytes: Self::body_bytes(50 << 20, 1 << 20),
             allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
         }
     }
 }

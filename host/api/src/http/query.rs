@@ -40,7 +40,8 @@ const CHANGE_PARAMETERS: [&str; 6] = ["partition", "namespace", "ns", "token", "
 const CONSUL_PARAMETERS: [&str; 6] = ["dc", "peer", "peer_name", "relay-factor", "pretty", "stale"];
 
 /// Names of other APIs for parameters of queries.
-const OTHER_NAMES: [(&str, &str); 5] = [
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("generateName", "generate_name"),
     ("limit", "page_size"),
     ("labelSelector", "selector"),
     ("label_selector", "selector"),
@@ -116,6 +117,15 @@ impl Query {
             (Some(version), None) => Ok(version.clone()),
             (Some(_), Some(_)) => Err(refused("parameter version is given twice; give it once")),
         }
+    }
+
+    /// The start of the name that the server completes.
+    ///
+    /// # Errors
+    /// 400: an unknown parameter.
+    pub(super) fn name_of_creation(&self) -> Result<&str, HttpError> {
+        self.check_change(&["generate_name"])?;
+        Ok(self.get("generate_name"))
     }
 
     /// Checks the parameters of a request that changes something; `more` are those of its kind.

@@ -9,7 +9,10 @@ use prost_reflect::DescriptorPool;
 
 use crate::authenticate::Authenticated;
 
-use super::{HttpOptions, Shared, error::HttpError, json::Printer, query::Query};
+use super::{
+    HttpOptions, Shared, body::BufferedBody, error::HttpError, json::Printer, media::Content, patch_document::Patch,
+    query::Query,
+};
 
 /// A request about a type.
 pub(super) struct TypeRequest {
@@ -45,11 +48,20 @@ impl TypeRequest {
 
     /// Reads the body as a resource.
     pub(super) async fn resource(&mut self, name: String) -> Result<pb::Resource, HttpError> {
-        let body = std::mem::take(&mut self.body);
-        let HttpOptions { max_body_bytes: limit, request_timeout: within, .. } = self.shared.options;
-        let read = super::body::read(&self.parts.headers, body, limit, within, &self.shared.bodies).await?;
+        let read = self.read_body(Content::Resource).await?;
         let mut resource = read.resource(&self.host, self.kind.schema.message()).await?;
         resource.id = Some(self.id(name));
         Ok(resource)
+    }
+
+    /// Reads the body as a patch.
+    pub(super) async fn patch(&mut self) -> Result<Patch, HttpError> {
+        self.read_body(Content::Patch).await?.patch().await
+    }
+
+    async fn read_body(&mut self, content: Content) -> Result<BufferedBody, HttpError> {
+        let body = std::mem::take(&mut self.body);
+        let HttpOptions { max_body_bytes: limit, request_timeout: within, .. } = self.shared.options;
+        super::body::read(&self.parts.headers, content, body, limit, within, &self.shared.bodies).await
     }
 }

@@ -13,6 +13,9 @@ use percent_encoding::percent_decode_str;
 /// The element after an item that requests a dry run. Names never begin with an underscore.
 const VALIDATE_ELEMENT: &str = "_validate";
 
+/// The element after a collection or an item that requests events.
+const WATCH_ELEMENT: &str = "_watch";
+
 /// The meaning of a path.
 pub(super) struct Route {
     /// The type as registered now.
@@ -30,6 +33,8 @@ pub(super) enum Target {
     Item(String),
     /// The dry run for a resource.
     Validate(String),
+    /// The events of a collection, or of the resource with this name.
+    Watch(Option<String>),
 }
 
 impl Route {
@@ -59,7 +64,11 @@ fn is_at(gvk: &Gvk, group: &str, version: &str, kind: &str) -> bool {
 fn target(rest: &str) -> Target {
     let mut elements = rest.trim_end_matches('/').rsplit('/').map(decoded);
     let last = elements.next().unwrap_or_default();
-    if last == VALIDATE_ELEMENT { Target::Validate(elements.next().unwrap_or_default()) } else { Target::Item(last) }
+    match last.as_str() {
+        VALIDATE_ELEMENT => Target::Validate(elements.next().unwrap_or_default()),
+        WATCH_ELEMENT => Target::Watch(elements.next()),
+        _ => Target::Item(last),
+    }
 }
 
 /// Bytes that are not UTF-8 become characters that no name has.
@@ -120,6 +129,15 @@ mod tests {
         ] {
             assert_eq!(found(&format!("/api/internal/v1/tombstone/{rest}")), item(name), "{rest:?}");
         }
+    }
+
+    #[test]
+    fn events_have_an_element_of_their_own() {
+        let events =
+            |name: Option<&str>| Some(("internal.v1.Tombstone".into(), Target::Watch(name.map(str::to_owned))));
+        assert_eq!(found("/api/internal/v1/tombstone/_watch"), events(None));
+        assert_eq!(found("/api/internal/v1/tombstone/_watch/"), events(None));
+        assert_eq!(found("/api/internal/v1/tombstone/korn/_watch"), events(Some("korn")));
     }
 
     #[test]

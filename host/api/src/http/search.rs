@@ -21,6 +21,7 @@ use super::{
     collection::PORTION_BYTES,
     error::HttpError,
     json::{JSON, Printer, pretty},
+    link,
     request::TypeRequest,
 };
 use crate::call::{run_guarded, span, type_span};
@@ -41,6 +42,7 @@ pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> 
         at,
         resume_token,
     } = found;
+    let links = link::pages(&request.parts.uri, &next_page_token, &prev_page_token, &at);
     let mut rest = Vec::new();
     for (key, token) in [
         ("prevPageToken", prev_page_token),
@@ -61,7 +63,9 @@ pub(super) async fn search(request: TypeRequest) -> Result<Response, HttpError> 
     }
     let printer = request.printer().with_whole_meta(request.query.has_projection());
     let pieces = Pieces { printer, resources: resources.into_iter(), rest, begun: false, is_done: false };
-    Ok(([JSON], Body::from_stream(stream::iter(pieces).map(Ok::<_, Infallible>))).into_response())
+    let mut answer = ([JSON], Body::from_stream(stream::iter(pieces).map(Ok::<_, Infallible>))).into_response();
+    answer.headers_mut().extend(links);
+    Ok(answer)
 }
 
 /// A page being printed, in pieces.

@@ -8,7 +8,7 @@ use mortise_service::ResourceService;
 use prost_reflect::MessageDescriptor;
 use tokio::sync::{Semaphore, watch as signal};
 
-use super::{body, hosts::Hosts, openapi, options::HttpOptions};
+use super::{body, cors::Origins, hosts::Hosts, openapi, options::HttpOptions};
 use crate::recent_messages::RecentMessages;
 
 /// State of the routes. Cheap to clone.
@@ -23,6 +23,7 @@ pub(crate) struct Shared {
     pub(super) bodies: body::Budget,
     pub(super) watches: Arc<Semaphore>,
     pub(super) hosts: Hosts,
+    pub(super) origins: Origins,
     /// Resources of recent events as JSON, by the message of their data.
     pub(super) recent_texts: Arc<RecentMessages<MessageDescriptor, Arc<str>>>,
 }
@@ -45,6 +46,7 @@ impl Shared {
             openapi: Arc::default(),
             bodies: body::Budget::new(options.max_body_bytes),
             watches: Arc::new(Semaphore::new(options.max_watches())),
+            origins: Origins::new(&options.allowed_origins),
             options,
             hosts,
             recent_texts: Arc::default(),

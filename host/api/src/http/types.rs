@@ -44,7 +44,7 @@ pub(super) async fn get_one(
         }
         None => {
             let what = format!("resource type {name} not registered; GET /v1/types lists registered types");
-            HttpError::from(Error::not_found(what)).into_response(Form::problem_by_default(&headers), uri.path())
+            HttpError::from(Error::not_found(what)).into_response(Form::of_ours(&headers), uri.path())
         }
     }
 }

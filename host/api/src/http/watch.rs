@@ -2,8 +2,9 @@
 //!
 //! First an `upsert` for each present resource, then `end-of-snapshot` once, then `upsert` and `delete`, in the order
 //! of commits. Data is the resource as JSON on one line, `id` its version. A stream cannot be resumed: a client that
-//! reconnects gets a snapshot. If the server ends a stream, the last event is `error`, with a problem object. Comments
-//! keep the connection alive meanwhile.
+//! reconnects, and says so by `Last-Event-ID`, gets a `reset` and a snapshot. If the server ends a stream, the last
+//! event is `closed`, with a problem object: `error` is the name of a browser's own event. Comments keep the connection
+//! alive meanwhile.
 //!
 //! A watch of an item is a watch of the names with its name as prefix; events of other names are dropped. It needs the
 //! permissions of a list, and counts against `service.max_watches` like every watch. A resource is printed once for all
@@ -11,9 +12,12 @@
 
 use std::{convert::Infallible, sync::Arc};
 
-use axum::response::{
-    IntoResponse as _, Response,
-    sse::{Event as SseEvent, KeepAlive, Sse},
+use axum::{
+    http::{HeaderName, HeaderValue},
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event as SseEvent, KeepAlive, Sse},
+    },
 };
 use futures::{Stream, stream};
 use mortise_resource::{Code, Error, pb, types};
@@ -66,7 +70,25 @@ async fn open(
         path: request.parts.uri.path().to_owned(),
         _permit: permit,
     };
-    Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
+    // A client that comes back still has the state of the earlier stream.
+    let reset = request.parts.headers.contains_key(LAST_EVENT_ID).then(|| Ok(reset()));
+    let events = futures::StreamExt::chain(stream::iter(reset), open.stream());
+    Ok(unbuffered(Sse::new(events).keep_alive(keep_alive).into_response()))
+}
+
+/// The header with the last event that a reconnecting client has.
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The event after which a client forgets its state.
+pub(super) fn reset() -> SseEvent {
+    SseEvent::default().event("reset").data("{}")
+}
+
+/// Asks proxies such as nginx to pass events on at once.
+pub(super) fn unbuffered(mut response: Response) -> Response {
+    let name = HeaderName::from_static("x-accel-buffering");
+    response.headers_mut().insert(name, HeaderValue::from_static("no"));
+    response
 }
 
 /// Takes a place among the watches over HTTP.
@@ -85,7 +107,7 @@ pub(super) fn ended(shared: &Shared, path: &str, error: Error) -> SseEvent {
     } else {
         Error::new(Code::Unavailable, "the server is stopping; connect again")
     };
-    SseEvent::default().event("error").data(HttpError::from(error).problem(path).to_string())
+    SseEvent::default().event("closed").data(HttpError::from(error).problem(path).to_string())
 }
 
 /// An open watch.

@@ -5,7 +5,7 @@
 //! with the id alone, for resources that no longer match. The last event of a consistent set has the resume token as
 //! its `id`, so that a client can continue there after reconnecting: browsers send it back as `Last-Event-ID` on their
 //! own, other clients may use `resume_token`. `reset` means that this is impossible: the client forgets its state, and
-//! a snapshot follows. If the server ends a stream, the last event is `error`, with a problem object.
+//! a snapshot follows. If the server ends a stream, the last event is `closed`, with a problem object.
 
 use std::{collections::VecDeque, convert::Infallible};
 
@@ -53,12 +53,12 @@ pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpErr
         events: VecDeque::new(),
         _permit: permit,
     };
-    Ok(Sse::new(open.stream()).keep_alive(keep_alive).into_response())
+    Ok(watch::unbuffered(Sse::new(open.stream()).keep_alive(keep_alive).into_response()))
 }
 
 /// The end of an earlier stream; the header wins, since a browser keeps the address from its first request.
 fn resume_token(request: &TypeRequest) -> String {
-    let last = request.parts.headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let last = request.parts.headers.get(watch::LAST_EVENT_ID).and_then(|id| id.to_str().ok());
     last.filter(|id| !id.is_empty()).map_or_else(|| request.query.resume_token(), str::to_owned)
 }
 

@@ -36,6 +36,10 @@ pub(crate) enum SettingError {
     Variable { key: String, text: String, source: Box<toml::de::Error> },
     #[error("http.allowed_hosts must have host names without scheme and port, got {text:?}")]
     NotAHostName { text: String },
+    #[error(
+        "http.allowed_origins must have origins such as https://app.example.org, with http or https and without a path, got {text:?}"
+    )]
+    NotAnOrigin { text: String },
     #[error("{key} must be a DNS name in lower case without a dot at either end, got {text:?}")]
     NotAZone { key: &'static str, text: String },
     #[error("dns.short_zone is {text:?}, as destination.zone is; the names of the two differ, so choose another zone")]

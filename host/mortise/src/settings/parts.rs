@@ -34,6 +34,7 @@ pub(crate) fn http(config: &Config) -> HttpOptions {
             config.store.max_resource_bytes.to_usize(),
         ),
         allowed_hosts: config.http.allowed_hosts.clone(),
+        allowed_origins: config.http.allowed_origins.clone(),
     }
 }
 

@@ -28,6 +28,9 @@ impl Config {
         if let Some(wrong) = self.http.allowed_hosts.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
             return Err(SettingError::NotAHostName { text: wrong.clone() });
         }
+        if let Some(wrong) = self.http.allowed_origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(SettingError::NotAnOrigin { text: wrong.clone() });
+        }
         let (zone, short) = (&self.destination.zone, &self.dns.short_zone);
         for (key, zone) in [("destination.zone", zone), ("dns.short_zone", short)] {
             let is_none = key == "dns.short_zone" && zone.is_empty();
@@ -44,6 +47,14 @@ impl Config {
         plugin::read(&self.plugin)?;
         Ok(())
     }
+}
+
+/// Whether a text is the origin of a web page, as browsers send it: scheme, host, and a port if it is not the usual
+/// one.
+fn is_origin(text: &str) -> bool {
+    let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
+    authority.is_some_and(|authority| !authority.is_empty() && authority.chars().all(is_part))
 }
 
 /// Whether a text is a DNS name in lower case, 200 bytes at most, so that labels fit in front.

@@ -296,6 +296,9 @@ section! {
         /// Names that requests may use for the server besides localhost and its own address, without scheme and port.
         /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
+        /// Origins of web pages that may use the API from a browser (CORS), such as "https://app.example.org". A listed
+        /// page can do everything that its token permits, and without access control everything.
+        allowed_origins: Vec<String> = Vec::new();
         /// Open connections; one address has at most seven eighths of them. A further one takes the place of one
         /// without a request, or of one of the address with the most, which ends within its answer, or is answered 503,
         /// except a few requests for /healthz. An open watch takes one connection; all watches together take at most

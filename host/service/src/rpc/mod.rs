@@ -16,6 +16,7 @@ mod ownership;
 mod query;
 mod read;
 mod update;
+mod update_with;
 mod watch_list;
 mod write;
 mod write_status;
@@ -24,6 +25,7 @@ pub use can::Asked;
 pub use certify::Certification;
 pub use delete::Deleted;
 pub use list::ListQuery;
+pub use update_with::Computation;
 pub use write::Written;
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub(crate) mod time;
 pub(crate) mod value;
 pub(crate) mod wellknown;
 
+pub use names::nearest;
+
 /// Key of the type of a `google.protobuf.Any`.
 pub(crate) const TYPE: &str = "@type";
 /// Key of the bytes of an `Any` whose type is not known, in base64.

@@ -51,7 +51,7 @@ pub(crate) fn near_field(message: &MessageDescriptor, name: &str, format: Format
 
 /// The candidate with the fewest edits from a name, if they are few enough for a typing error. Case and underscores do
 /// not count.
-pub(crate) fn nearest(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
+pub fn nearest(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
     // No name is so long, and the distance of two texts takes time in the product of their lengths.
     if name.len() > 200 {
         return None;

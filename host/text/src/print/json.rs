@@ -48,11 +48,31 @@ pub mod consul {
     use super::{Indent, Tree, Types, pb, print, write};
     use crate::data::{BYTES, TYPE, wellknown::has_own_form};
 
+    /// The key of data that JSON cannot express.
+    pub const UNPRINTABLE_DATA_KEY: &str = "unprintableData";
+
     /// A resource as in answers of Consul's HTTP API (`Indent::Spaces(2)`) and in the output of `resource read` and
     /// `resource apply` (`Indent::Spaces(4)`): keys sorted, no `@type` in the data, absent data left out.
     #[must_use]
     pub fn resource(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
         write(&print::resource(resource, types, None).sorted(), indent)
+    }
+
+    /// A resource as in answers of this server's HTTP API: as [`resource`], but absent data is an empty object, and
+    /// data that JSON cannot express stands under [`UNPRINTABLE_DATA_KEY`] instead, so that `data` has one form.
+    #[must_use]
+    pub fn answer(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
+        let mut tree = print::resource(resource, types, None);
+        if let Tree::Map(entries) = &mut tree {
+            match entries.iter_mut().find(|(key, _)| key == "data") {
+                Some((key, Tree::Map(fields))) if fields.iter().any(|(field, _)| field == BYTES) => {
+                    *key = UNPRINTABLE_DATA_KEY.to_owned();
+                }
+                Some(_) => {}
+                None => entries.push(("data".to_owned(), Tree::Map(Vec::new()))),
+            }
+        }
+        write(&tree.sorted(), indent)
     }
 
     /// Several resources as in answers of its HTTP API and in the output of `resource list`: `{"resources": […]}`.

@@ -13,6 +13,7 @@ fn document(types: &[Type]) -> Value {
     let resource = message("hashicorp.consul.resource.Resource");
     openapi(&Api {
         version: "1.2.3",
+        group: None,
         resource: &resource,
         types: types
             .iter()
@@ -92,7 +93,13 @@ fn every_type_has_its_operations() {
         let path = format!("/api/{}/{}/{}", gvk.group, gvk.group_version, gvk.kind.to_lowercase());
         let item = &document["paths"][format!("{path}/{{name}}")];
         let dry = &document["paths"][format!("{path}/{{name}}/_validate")];
-        for operation in [&document["paths"][&path]["get"], &item["get"], &item["put"], &item["delete"], &dry["post"]] {
+        let all = &document["paths"][&path];
+        let watches = [
+            &document["paths"][format!("{path}/_watch")]["get"],
+            &document["paths"][format!("{path}/{{name}}/_watch")]["get"],
+        ];
+        let changes = [&all["post"], &item["put"], &item["patch"], &item["delete"], &dry["post"]];
+        for operation in [&all["get"], &item["get"]].into_iter().chain(changes).chain(watches) {
             ids.push(operation["operationId"].as_str().unwrap().to_owned());
             let has = |name: &str| {
                 let is = |p: &Value| p["$ref"].as_str().unwrap().ends_with(&format!("/{name}"));
@@ -136,7 +143,10 @@ fn resources_and_bodies_are_described() {
         *changed.pointer_mut(pointer).unwrap() = to;
         changed
     };
-    assert!(read.is_valid(&changed("/data", json!({ "@type": "x", "@bytes": "AA==" }))));
+    let mut unprintable = printed.clone();
+    unprintable["unprintableData"] = json!({ "@type": "x", "@bytes": "AA==" });
+    assert!(read.is_valid(&unprintable));
+    assert!(!read.is_valid(&changed("/data", json!({ "@type": "x", "@bytes": "AA==" }))));
     assert!(!read.is_valid(&changed("/data", json!({ "nome": "x" }))));
     assert!(!read.is_valid(&changed("/metadata/a", json!(1))));
     assert!(!read.is_valid(&changed("/id/name", json!(1))));

@@ -13,6 +13,9 @@ const NAME_PATTERN: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 /// Most characters of a text parameter, so that all parameters fit into an address: 64 KiB, escapes included.
 const MAX_TEXT_CHARACTERS: usize = 1 << 10;
 
+/// Most characters of the start of a generated name.
+const MAX_PREFIX_CHARACTERS: usize = 40;
+
 /// A list of entity tags: versions in quotes.
 const TAGS_PATTERN: &str = "^(\\*|(W/)?\"[0-9]*\"(, ?(W/)?\"[0-9]*\")*)$";
 
@@ -74,30 +77,35 @@ pub(super) fn parameters() -> Value {
         "explain": flag("explain", "Asks for the plan by which the resources were found; the bare name is enough.", &["", "true", "false"]),
         "paging_info": flag("paging_info", "Asks for the number of all matches; the bare name is enough.", &["", "true", "false"]),
         "resume_token": query("resume_token", "Token at which to resume, from an earlier watch of the same query.", text(MAX_TEXT_CHARACTERS)),
-        "watch": flag("watch", "Asks for events; the bare name is enough, `false` and `0` mean no.", &["", "true", "false"]),
+        "generate_name": query(
+            "generate_name",
+            "Start of the generated name, such as `web-`.",
+            json!({ "type": "string", "maxLength": MAX_PREFIX_CHARACTERS, "pattern": "^([a-z0-9][a-z0-9-]*)?$" }),
+        ),
     })
 }
 
-/// Answers to failed requests, by their codes.
+/// Answers to failed requests, by their codes. A client that prefers text gets text; generated clients do not, and
+/// would have to tell the two apart.
 pub(super) fn responses() -> Value {
     let refusal = |description: &str| {
         json!({
             "description": description,
             "content": {
-                "text/plain": { "schema": { "type": "string" } },
                 "application/problem+json": { "schema": { "$ref": "#/components/schemas/mortise-Problem" } },
             },
         })
     };
     json!({
         "400": refusal("The request is invalid: its body, its parameters, or by the rules of the type."),
+        "401": refusal("The token is unknown."),
         "403": refusal("The caller may not do this."),
         "404": refusal("There is no such resource, tenancy, type or path."),
         "408": refusal("The body did not arrive in time."),
-        "409": refusal("The version is not the stored one. For clients that prefer problems also: the type's plugin is gone."),
+        "409": refusal("The version is not the stored one, or a patch does not fit the stored resource. For clients that prefer problems also: the type's plugin is gone."),
         "412": refusal("A condition does not hold: If-Match or If-None-Match."),
         "413": refusal("The body is too large."),
-        "415": refusal("The body is not JSON, or is encoded."),
+        "415": refusal("The body is neither JSON nor YAML, or is encoded."),
         "429": refusal("A limit was reached, such as that of open watches."),
         "500": refusal("A fault of the server or of a plugin. Clients that do not prefer problems get this for 429, 503 and 504, too."),
         "503": refusal("Not available now: the server is stopping, or a plugin's hook is quarantined."),
@@ -114,6 +122,8 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
             "path": { "type": "string", "description": "Path of the field, in the names of protobuf, such as `data.tracks[3]`." },
             "summary": { "type": "string", "description": "The fault, in one sentence." },
             "detail": { "type": "string", "description": "Details, if one sentence is not enough." },
+            "line": { "type": "integer", "minimum": 1, "description": "Line in the body, if the fault has a place there." },
+            "column": { "type": "integer", "minimum": 1, "description": "Column in the body." },
             "severity": { "enum": ["warning"], "description": "Left out for faults that reject the request." },
         },
         "required": ["path", "summary"],
@@ -140,6 +150,7 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
             "title": text(),
             "status": { "type": "integer", "minimum": 400, "maximum": 599 },
             "detail": text(),
+            "code": { "type": "string", "description": "The name of gRPC's code, such as `NotFound`, for errors of the service." },
             "instance": { "type": "string", "format": "uri-reference" },
             "violations": { "type": "array", "items": { "$ref": "#/components/schemas/mortise-Diagnostic" } },
             "plugin": blamed,
@@ -189,6 +200,34 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
     if let Some(required) = described.get_mut("required").and_then(Value::as_array_mut) {
         required.push(json!("schema"));
     }
+    let version = json!({
+        "type": "object",
+        "properties": { "name": text(), "version": text() },
+        "required": ["name", "version"],
+    });
+    let root = json!({
+        "type": "object",
+        "properties": {
+            "name": text(),
+            "version": text(),
+            "ready": { "type": "boolean" },
+            "links": { "type": "object", "additionalProperties": text() },
+            "types": { "type": "object", "description": "Paths of the types.", "additionalProperties": text() },
+        },
+        "required": ["name", "ready", "links"],
+    });
+    let operation = json!({
+        "type": "object",
+        "properties": {
+            "op": { "enum": ["add", "remove", "replace", "move", "copy", "test"] },
+            "path": { "type": "string", "description": "JSON pointer, such as `/data/name`." },
+            "from": text(),
+            "value": {},
+        },
+        "required": ["op", "path"],
+        "additionalProperties": true,
+    });
+    let patch = json!({ "type": "array", "description": "Operations (RFC 6902).", "items": operation });
     let count = || json!({ "type": "integer", "minimum": 0 });
     let plan = json!({
         "type": "object",
@@ -208,7 +247,10 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
     [
         ("mortise-Diagnostic", diagnostic),
         ("mortise-QueryPlan", plan),
+        ("mortise-JsonPatch", patch),
         ("mortise-Problem", problem),
+        ("mortise-Root", root),
+        ("mortise-Version", version),
         ("mortise-UnprintableData", unprintable),
         ("mortise-Type", type_schema),
         ("mortise-TypeWithSchema", described),
