@@ -64,7 +64,7 @@ async fn large_answers_are_compressed_for_clients_that_accept_it() {
     assert_eq!(head.header("content-length"), "", "a length would be that of the plain text");
 }
 
-/// More answers than encoders: each one is whole, compressed or not.
+/// Each answer is whole, compressed or not, although there are more answers than encoders.
 #[tokio::test]
 async fn many_compressed_answers_at_once_are_whole() {
     let server = Server::start().await;

@@ -1,5 +1,5 @@
-//! Components are compiled in a process of their own, which ends with its work. A load whose process was killed is
-//! tried again, whatever it was for.
+//! Components are compiled in a process of their own, which ends with its work. If that process is killed, the load is
+//! tried again: of a file, of a bundled plugin, and for changed settings.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
