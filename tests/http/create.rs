@@ -57,7 +57,7 @@ async fn pages_are_linked() {
     for name in ["a", "b", "c", "d", "e"] {
         server.put(&format!("{ARTISTS}/{name}"), json!({ "name": name })).await.ok();
     }
-    let mut address = format!("{ARTISTS}?page_size=2&filter=data.name%20%21%3D%20%22c%22&order_by=data.name%20desc");
+    let mut address = format!("{ARTISTS}?page_size=1&filter=data.name%20%21%3D%20%22c%22&order_by=data.name%20desc");
     let mut names = Vec::new();
     let mut pages = 0;
     while !address.is_empty() {

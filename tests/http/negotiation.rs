@@ -64,7 +64,7 @@ async fn large_answers_are_compressed_for_clients_that_accept_it() {
     assert_eq!(head.header("content-length"), "", "a length would be that of the plain text");
 }
 
-/// Each answer is whole, compressed or not, although there are more answers than encoders.
+/// Answers beyond the number of encoders are whole, too.
 #[tokio::test]
 async fn many_compressed_answers_at_once_are_whole() {
     let server = Server::start().await;
@@ -136,6 +136,10 @@ async fn pages_of_listed_origins_may_use_the_api() {
     let missing = from("GET", &format!("{ARTISTS}/nobody"), "http://localhost:3000").await;
     missing.problem(404, "not-found");
     assert_eq!(missing.header("access-control-allow-origin"), "http://localhost:3000", "errors are readable, too");
+
+    let unknown_method = from("PUT", ARTISTS, LISTED).await;
+    unknown_method.problem(405, "method-not-allowed");
+    assert_eq!(unknown_method.header("access-control-allow-origin"), LISTED, "{unknown_method:?}");
 
     for origin in ["https://evil.example", "http://app.example.org", "https://app.example.org:8443", "null"] {
         for method in ["GET", "PUT", "DELETE"] {

@@ -130,7 +130,9 @@ async fn a_watch_of_a_query_goes_on_where_it_was() {
     let new = events.next().await.unwrap();
     assert_eq!(new.about(), ("upsert", "new".to_owned()));
     server.write(labelled(artist("new"), &[("env", "test")])).await.unwrap();
-    assert_eq!(events.next().await.unwrap().about(), ("delete", "new".to_owned()));
+    let gone = events.next().await.unwrap();
+    assert_eq!(gone.about(), ("delete", "new".to_owned()));
+    assert_eq!(gone.json().as_object().unwrap().len(), 1, "the id alone");
     server.write(artist("unlabelled")).await.unwrap();
     server.write(labelled(artist("later"), &[("env", "prod")])).await.unwrap();
     assert_eq!(events.next().await.unwrap().about(), ("upsert", "later".to_owned()));

@@ -1,7 +1,7 @@
 //! A single message as proto3 JSON: a resource's data or owner, as in the HTTP API.
 //!
 //! The mapping (`data`), the bounds and the diagnostics are those of files. Every diagnostic has a path here, even for
-//! a text that is not JSON and for a repeated key, since a client of the HTTP API sees no lines.
+//! a text that is not JSON and for a repeated key, since clients of the HTTP API mark fields by their paths.
 
 use std::sync::Arc;
 

@@ -44,6 +44,11 @@ impl Printer {
         self.print(resource, Indent::Compact)
     }
 
+    /// Prints a resource of which only the id is known, on one line.
+    pub(super) fn id_alone(&self, id: pb::Id) -> String {
+        consul::resource(&pb::Resource { id: Some(id), ..pb::Resource::default() }, &self.kind, Indent::Compact)
+    }
+
     fn print(&self, resource: &pb::Resource, indent: Indent) -> String {
         let whole = WholeMeta(&self.kind);
         let types: &dyn Types = if self.whole_meta { &whole } else { &self.kind };

@@ -4,7 +4,7 @@ use axum::{
     extract::Request,
     http::{
         HeaderValue, Method, StatusCode,
-        header::{ALLOW, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS},
+        header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
     },
     middleware::Next,
     response::{IntoResponse as _, Response},
@@ -13,7 +13,6 @@ use axum::{
 use super::{
     accept::Form,
     error::{ErrorKind, HttpError, truncate},
-    media::ACCEPT_PATCH,
 };
 
 /// Most bytes of a method's name in an error.
@@ -34,12 +33,15 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         let allowed = response.headers().get(ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let allowed = format!("{},OPTIONS", allowed).replace(',', ", ");
-        let patches = response.headers_mut().remove(ACCEPT_PATCH);
+        let mut headers = std::mem::take(response.headers_mut());
         response = match options {
             true => StatusCode::NO_CONTENT.into_response(),
             false => HttpError::new(ErrorKind::Method, refusal(&method, &path, &allowed)).into_response(form, &path),
         };
-        response.headers_mut().extend(patches.map(|formats| (ACCEPT_PATCH, formats)));
+        // The other headers, such as those for pages of listed origins, belong to this answer, too.
+        headers.remove(CONTENT_TYPE);
+        headers.remove(CONTENT_LENGTH);
+        response.headers_mut().extend(headers);
         if let Ok(value) = HeaderValue::try_from(allowed) {
             response.headers_mut().insert(ALLOW, value);
         }

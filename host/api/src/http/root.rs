@@ -29,7 +29,7 @@ use crate::{authenticate::Authenticated, write_health::WriteHealth};
 
 const HTML: (HeaderName, HeaderValue) = (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
 
-/// Policy that permits the styles of the page itself, and nothing else.
+/// The policy of the page: it loads only its own styles.
 const POLICY: (HeaderName, HeaderValue) = (
     CONTENT_SECURITY_POLICY,
     HeaderValue::from_static(

@@ -105,14 +105,16 @@ impl OpenWatch {
             events.push(("reset", "{}".to_owned()));
         }
         for change in message.changes {
-            let (name, resource) = match change.change_type {
-                Some(ChangeType::Current(Current { resource })) => ("upsert", resource.unwrap_or_default()),
+            let event = match change.change_type {
+                Some(ChangeType::Current(Current { resource })) => {
+                    ("upsert", self.printer.compact(&resource.unwrap_or_default()))
+                }
                 Some(ChangeType::Removed(Removed { name: id, .. })) => {
-                    ("delete", pb::Resource { id, ..pb::Resource::default() })
+                    ("delete", self.printer.id_alone(id.unwrap_or_default()))
                 }
                 Some(ChangeType::Added(_) | ChangeType::Modified(_)) | None => continue,
             };
-            events.push((name, self.printer.compact(&resource)));
+            events.push(event);
         }
         if message.is_current && !std::mem::replace(&mut self.is_current, true) {
             events.push(("end-of-snapshot", "{}".to_owned()));
