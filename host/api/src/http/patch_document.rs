@@ -1,8 +1,8 @@
 //! Patches of JSON: merge patches (RFC 7396) and lists of operations (RFC 6902).
 //!
 //! # Limits
-//! At most [`MAX_OPERATIONS`] operations, values nested at most [`MAX_DEPTH`] deep, and at most [`MAX_MOVED_VALUES`]
-//! values that operations copy or move: a few copies could make a document of any size.
+//! At most [`MAX_OPERATIONS`] operations, values nested at most [`MAX_DEPTH`] deep, and at most [`MAX_MOVED_BYTES`] that
+//! operations copy or move: a few copies could make a document of any size.
 
 use json_patch::{PatchErrorKind, PatchOperation, merge, patch_unsafe};
 use mortise_resource::{FieldPath, PathStep};
@@ -20,8 +20,11 @@ const MAX_OPERATIONS: usize = 1_000;
 /// Most levels of a patched document.
 const MAX_DEPTH: usize = 128;
 
-/// Most values that the operations of a patch copy or move.
-const MAX_MOVED_VALUES: usize = 100_000;
+/// Most bytes that the operations of a patch copy or move: of texts, and for each value [`VALUE_BYTES`].
+const MAX_MOVED_BYTES: usize = 8 << 20;
+
+/// Memory of a value besides its text, bytes.
+const VALUE_BYTES: usize = 64;
 
 /// A patch.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl Patch {
                 Ok(())
             }
             Self::Operations(operations) => {
-                let mut left = MAX_MOVED_VALUES;
+                let mut left = MAX_MOVED_BYTES;
                 for (position, operation) in operations.iter().enumerate() {
                     check(document, operation, &mut left)
                         .map_err(|limit| fault(ErrorKind::Head, position, operation, &limit))?;
@@ -95,7 +98,7 @@ impl Patch {
     }
 }
 
-/// Checks an operation against the limits; takes the values that it copies or moves from those that are left.
+/// Checks an operation against the limits; takes the bytes that it copies or moves from those that are left.
 fn check(document: &Value, operation: &PatchOperation, left: &mut usize) -> Result<(), String> {
     let (value, from) = match operation {
         PatchOperation::Add(add) => (Some(&add.value), None),
@@ -107,23 +110,26 @@ fn check(document: &Value, operation: &PatchOperation, left: &mut usize) -> Resu
     let moved = from.and_then(|from| document.pointer(from));
     let Some(value) = value.or(moved) else { return Ok(()) };
     let mut pending = vec![(value, operation.path().as_str().matches('/').count())];
-    let mut values = 0_usize;
+    let mut bytes = 0_usize;
     while let Some((value, depth)) = pending.pop() {
-        values += 1;
+        bytes += VALUE_BYTES + value.as_str().map_or(0, str::len);
         if depth > MAX_DEPTH {
             return Err(format!("the resource would be more than {MAX_DEPTH} levels deep"));
         }
-        if moved.is_some() && values > *left {
-            return Err(format!("the patch copies or moves more than {MAX_MOVED_VALUES} values; replace them instead"));
+        if moved.is_some() && bytes > *left {
+            return Err(format!("the patch copies or moves more than {MAX_MOVED_BYTES} bytes; replace values instead"));
         }
         match value {
             Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
-            Value::Object(entries) => pending.extend(entries.values().map(|item| (item, depth + 1))),
+            Value::Object(entries) => {
+                bytes += entries.keys().map(String::len).sum::<usize>();
+                pending.extend(entries.values().map(|item| (item, depth + 1)));
+            }
             _ => {}
         }
     }
     if moved.is_some() {
-        *left -= values;
+        *left = left.saturating_sub(bytes);
     }
     Ok(())
 }
@@ -215,6 +221,10 @@ mod tests {
     fn copies_and_depth_are_bounded() {
         let doubling = vec![json!({"op": "copy", "from": "/a", "path": "/a/-"}); 64];
         assert!(patched(Media::JsonPatch, json!({"a": [1]}), &json!(doubling)).is_err());
+        let text = "x".repeat(MAX_MOVED_BYTES / 10);
+        let copies = |count| vec![json!({"op": "copy", "from": "/a", "path": "/b/-"}); count];
+        let of_texts = |count| patched(Media::JsonPatch, json!({"a": text, "b": []}), &json!(copies(count)));
+        assert!(of_texts(9).is_ok() && of_texts(10).is_err(), "texts count by their bytes");
         let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
         let nesting = vec![
             json!({"op": "add", "path": "/a/0", "value": deep}),
