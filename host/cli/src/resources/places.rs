@@ -99,7 +99,7 @@ pub(crate) fn address(id: &pb::Id, always_placed: bool, catalog: &Catalog) -> St
     }
     let units = [own.partition, if has_namespace { own.namespace } else { String::new() }];
     let units: Vec<String> = units.into_iter().filter(|unit| !unit.is_empty()).collect();
-    [&[gvk(&ty)], units.as_slice(), &[id.name.clone()]].concat().join("/")
+    [&[gvk(&ty)], units.as_slice(), std::slice::from_ref(&id.name)].concat().join("/")
 }
 
 #[cfg(test)]
