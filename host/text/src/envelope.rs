@@ -15,11 +15,10 @@ use prost_types::Any;
 
 use crate::{
     Format, Types,
-    data::{BYTES, TYPE, canonical, decoder::Decoder, names, wellknown},
+    data::{BYTES, TYPE, UNPRINTABLE_DATA_KEY, canonical, decoder::Decoder, names, wellknown},
     document::meta_descriptor,
     location::Span,
     node::{Entry, Node, Value},
-    print::json::consul,
 };
 
 /// Every key that may be at the top, those of the flat id included.
@@ -97,7 +96,7 @@ pub(crate) fn read_unnamed(root: &Node, decoder: &mut Decoder<'_, '_>) -> Option
     if let Some(entry) = entry("meta") {
         resource.meta = within(decoder, "meta", entry, |decoder| meta(&entry.value, decoder));
     }
-    match entry("data").or_else(|| entry(consul::UNPRINTABLE_DATA_KEY)) {
+    match entry("data").or_else(|| entry(UNPRINTABLE_DATA_KEY)) {
         Some(entry) => resource.data = data(&pb::Type::default(), root.span, Some(entry), decoder),
         None => decoder.within(PathStep::Field("data".into()), |decoder| {
             decoder.fault(start_of(root.span), "is required", Some("write the content under `data`".into()));

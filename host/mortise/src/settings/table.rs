@@ -122,8 +122,7 @@ section! {
         /// Lowest level in the log: error, warn, info, debug or trace; or a filter such as "info,plugin=debug" with a
         /// level for each target. Plugins log under the target `plugin`.
         level: String = "info".into();
-        /// Whether the log has the time of each request and each hook, with the plugin, its version and its fuel. Costs
-        /// some speed.
+        /// Whether the log has times of requests and hooks, with plugin, version and fuel. Costs some speed.
         spans: bool = false;
     }
 }
@@ -280,8 +279,7 @@ section! {
         /// amount again. A message has http.request_timeout_ms to arrive.
         inbound_buffer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// Memory for large answers waiting for their clients. When it is full, the answers whose clients took no bytes
-        /// for longest are ended. Lists count against service.list_bytes instead. http.stall_timeout_ms applies as
-        /// well.
+        /// for longest are ended. Lists count against service.list_bytes instead. http.stall_timeout_ms applies.
         outbound_buffer_bytes: Size = Size(256 << 20), Range::bytes(64 * KIB, TIB);
         /// Time for the upload of a plugin.
         upload_timeout_ms: Millis = Millis(120_000), NETWORK_TIME;
@@ -296,8 +294,7 @@ section! {
         /// Names that requests may use for the server besides localhost and its own address, without scheme and port.
         /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
-        /// Origins of web pages that may use the API from a browser (CORS), such as "https://app.example.org". A listed
-        /// page can do everything that its token permits, and without access control everything.
+        /// Origins of pages that may use the API in browsers, with the rights of their tokens: "https://a.example.org".
         allowed_origins: Vec<String> = Vec::new();
         /// Open connections; one address has at most seven eighths of them. A further one takes the place of one
         /// without a request, or of one of the address with the most, which ends within its answer, or is answered 503,

@@ -22,6 +22,8 @@ pub use names::nearest;
 
 /// Key of the type of a `google.protobuf.Any`.
 pub(crate) const TYPE: &str = "@type";
+/// Key of a resource's data that JSON cannot express, in answers and bodies of HTTP.
+pub(crate) const UNPRINTABLE_DATA_KEY: &str = "unprintableData";
 /// Key of the bytes of an `Any` whose type is not known, in base64.
 pub(crate) const BYTES: &str = "@bytes";
 /// Key of the fields that the descriptor does not know, as protobuf in base64, so that printing loses nothing.

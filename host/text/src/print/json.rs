@@ -46,10 +46,7 @@ pub(crate) fn write(tree: &Tree, indent: Indent) -> String {
 /// JSON as Consul writes it: keys in alphabetical order, as in its HTTP API and the commands on top of it.
 pub mod consul {
     use super::{Indent, Tree, Types, pb, print, write};
-    use crate::data::{BYTES, TYPE, wellknown::has_own_form};
-
-    /// The key of data that JSON cannot express.
-    pub const UNPRINTABLE_DATA_KEY: &str = "unprintableData";
+    use crate::data::{BYTES, TYPE, UNPRINTABLE_DATA_KEY, wellknown::has_own_form};
 
     /// A resource as in answers of Consul's HTTP API (`Indent::Spaces(2)`) and in the output of `resource read` and
     /// `resource apply` (`Indent::Spaces(4)`): keys sorted, no `@type` in the data, absent data left out.
@@ -59,7 +56,7 @@ pub mod consul {
     }
 
     /// A resource as in answers of this server's HTTP API: as [`resource`], but absent data is an empty object, and
-    /// data that JSON cannot express stands under [`UNPRINTABLE_DATA_KEY`] instead, so that `data` has one form.
+    /// data that JSON cannot express stands under `unprintableData` instead, so that `data` has one form.
     #[must_use]
     pub fn answer(resource: &pb::Resource, types: &dyn Types, indent: Indent) -> String {
         let mut tree = print::resource(resource, types, None);

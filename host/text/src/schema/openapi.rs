@@ -16,8 +16,9 @@ use self::{
     server::server_paths,
 };
 use super::{comments::Commented as _, json_schema::Definitions};
-use crate::print::json::consul::UNPRINTABLE_DATA_KEY;
+use crate::data::UNPRINTABLE_DATA_KEY;
 
+mod answers;
 mod components;
 mod operations;
 mod server;

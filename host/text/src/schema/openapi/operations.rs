@@ -3,7 +3,7 @@
 use mortise_resource::Scope;
 use serde_json::{Value, json};
 
-use super::{SCHEMA_REFERENCE_PREFIX, TypeDoc};
+use super::{SCHEMA_REFERENCE_PREFIX, TypeDoc, answers::with_responses};
 
 /// The parts that an operation has for every type.
 fn operation(t: &TypeDoc<'_>, name: &str, verb: &str, summary: &str, parameters: &[&str]) -> Value {
@@ -24,20 +24,6 @@ fn operation(t: &TypeDoc<'_>, name: &str, verb: &str, summary: &str, parameters:
         "summary": summary,
         "parameters": parameters,
     })
-}
-
-/// Adds the answers to an operation: the successful ones, and the codes of the failures.
-pub(super) fn with_responses(mut operation: Value, success: Value, codes: &[&str]) -> Value {
-    let mut responses = success;
-    if let Some(responses) = responses.as_object_mut() {
-        for code in codes {
-            responses.insert((*code).to_owned(), json!({ "$ref": format!("#/components/responses/{code}") }));
-        }
-    }
-    if let Some(operation) = operation.as_object_mut() {
-        operation.insert("responses".to_owned(), responses);
-    }
-    operation
 }
 
 /// Codes of failures of each operation on resources.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::operations::with_responses;
+use super::answers::with_responses;
 
 /// Adds the paths that do not depend on types.
 pub(super) fn server_paths(paths: &mut Map<String, Value>) {
