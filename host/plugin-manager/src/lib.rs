@@ -29,6 +29,7 @@ mod load;
 pub mod manager;
 mod options;
 mod plugin_resources;
+mod retry;
 mod settings;
 mod state;
 mod task;

@@ -6,8 +6,9 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     commands::load::{EndedLoad, OperatorLoad},
     core::Core,
-    load::stage::{Failure, Stage, retry_pause},
+    load::stage::{Failure, Stage},
     options::ConfigFault,
+    retry::retry_pause,
     state::ManagerState,
 };
 

@@ -1,9 +1,7 @@
 //! The stages of a transition and their failures, in the words of the condition `Loaded`.
 
-use std::time::Duration;
-
 use mortise_plugin_host::LoadError;
-use mortise_resource::{Code, Error, backoff::Backoff};
+use mortise_resource::{Code, Error};
 use mortise_service::registry::RegistryError;
 
 /// The stages of a transition, in order.
@@ -44,16 +42,6 @@ pub(crate) struct Failure {
     pub(crate) reason: &'static str,
     /// Text for people: subject, fault and remedy.
     pub(crate) message: String,
-}
-
-/// Pause before the first further attempt after a fault that may pass.
-pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause between attempts.
-pub(crate) const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
-
-/// Pause before a further attempt, after this number of earlier ones.
-pub(crate) fn retry_pause(attempts: u32) -> Duration {
-    Backoff::new(RETRY_PAUSE, MAX_RETRY_PAUSE).delay(attempts)
 }
 
 impl Failure {

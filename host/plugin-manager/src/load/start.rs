@@ -17,10 +17,11 @@ use crate::{
     files::folder::{self, Stamp},
     load::{
         content::Content,
-        stage::{Failure, Stage, retry_pause},
+        stage::{Failure, Stage},
     },
     options::{Bundled, StartError},
     plugin_resources::{PluginRecord, STATUS_KEY, condition},
+    retry::retry_pause,
     state::{
         BUNDLED, ManagerState,
         plugin::{ManagedPlugin, REMOVED},

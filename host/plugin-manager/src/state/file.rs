@@ -19,7 +19,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{files::folder::Stamp, load::stage::retry_pause};
+use crate::{files::folder::Stamp, retry::retry_pause};
 
 /// State of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -237,7 +237,7 @@ impl PluginFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::stage::{MAX_RETRY_PAUSE, RETRY_PAUSE};
+    use crate::retry::{MAX_RETRY_PAUSE, RETRY_PAUSE};
 
     const SETTLE: Duration = Duration::from_secs(60);
 
