@@ -1,7 +1,7 @@
 //! Commands and flags of other tools, and misspelt ones: each gets the form to type here, or the reason for its absence.
 //!
 //! # Contract
-//! A word counts by its meaning first ([`commands`], [`flags`]), then by its letters. Without a match the error names no
+//! A word counts by its meaning first (`commands`, `flags`), then by its letters. Without a match the error names no
 //! command. Every word that kubectl's and consul's help lists is a command here or has an entry; docs/cli.md has the
 //! list, and `tests/cli/words.rs` types all of them.
 

@@ -294,7 +294,7 @@ section! {
         /// Names that requests may use for the server besides localhost and its own address, without scheme and port.
         /// Requests for other hosts are refused: a web page could have invented the name (DNS rebinding).
         allowed_hosts: Vec<String> = Vec::new();
-        /// Origins of pages that may use the API in browsers, with the rights of their tokens: "https://a.example.org".
+        /// Origins of pages that may use the API in browsers, with the rights of their tokens: `https://a.example.org`.
         allowed_origins: Vec<String> = Vec::new();
         /// Open connections; one address has at most seven eighths of them. A further one takes the place of one
         /// without a request, or of one of the address with the most, which ends within its answer, or is answered 503,
