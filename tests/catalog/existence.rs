@@ -180,7 +180,7 @@ async fn large_services_cost_what_changes() {
 /// Subscribers of a service with slices, of which workloads come, change and go, and endpoints are deleted by hand: the
 /// number of messages in which it is empty or absent. It takes minutes:
 /// `MORTISE_CHURN_EVENTS=10000 cargo test --test wire -- --ignored --nocapture catalog::existence::churn`. With
-/// `MORTISE_CHURN_SUBSCRIBERS=250` they get over a million messages.
+/// `MORTISE_CHURN_SUBSCRIBERS=600` they get over a million messages on a machine that does nothing else.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "prints figures, and takes minutes"]
 async fn churn_of_slices_empties_nothing() {
