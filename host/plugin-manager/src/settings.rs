@@ -48,8 +48,8 @@ impl Core {
         Ok(())
     }
 
-    /// Loads the serving component again with the current settings, unless it has them by then; ever later after a fault
-    /// that may pass, until other settings come.
+    /// Loads the serving component again with the current settings, unless it has them by then. After a fault that may
+    /// pass it is tried again, with growing pauses, until other settings come.
     async fn reload(&self, name: &str) {
         let number = self.lock().await.config.next_reload(name);
         for failures in 0.. {

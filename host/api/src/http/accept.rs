@@ -54,7 +54,7 @@ enum Preferred {
     Text,
 }
 
-/// Whether a client prefers HTML to JSON: it names HTML, as browsers do.
+/// Returns whether a client prefers HTML to JSON: it names HTML, as browsers do.
 pub(super) fn prefers_html<'a>(accept: impl Iterator<Item = &'a HeaderValue>) -> bool {
     let ranges = ranges(accept);
     let html = preference(&ranges, &[("text/*", 1), ("text/html", 2)]);

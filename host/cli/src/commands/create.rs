@@ -23,7 +23,7 @@ mortise create artist abba --data '{\"name\": \"ABBA\"}'";
 pub struct Create {
     /// TYPE NAME or TYPE/NAME, in place of files
     #[arg(value_name = "TYPE NAME", required_unless_present = "filename", conflicts_with = "filename")]
-    what: Vec<String>,
+    target: Vec<String>,
     /// Data of the resource, as JSON
     #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true, conflicts_with = "filename")]
     data: String,
@@ -54,10 +54,10 @@ impl Create {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
         let files = Files { filename: self.filename, recursive: self.recursive, format: self.format };
-        let documents = match self.what.is_empty() {
+        let documents = match self.target.is_empty() {
             true => files::read(&files, &catalog, &self.tenancy, &session)?,
             false => {
-                let id = ids::one(&self.what, &catalog, &self.tenancy, &session)?;
+                let id = ids::one(&self.target, &catalog, &self.tenancy, &session)?;
                 files::typed(id, &self.data, &catalog, &self.tenancy, &session)?
             }
         };

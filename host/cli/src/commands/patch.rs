@@ -156,7 +156,7 @@ fn patched(stored: &pb::Resource, change: &Change, catalog: &Catalog) -> Result<
     let wrong = || CliError::usage(format!("{title}: the patched resource has faults"));
     let mut documents = parsed.map_err(|faults| {
         let faults = faults.to_string();
-        // Positions are those of a text that nobody wrote.
+        // The positions are those of the patched text, which the user has not seen.
         let details = faults.lines().map(|line| line.trim_start_matches(|c: char| c != ' ').trim().to_owned());
         CliError { details: details.collect(), ..wrong() }
     })?;

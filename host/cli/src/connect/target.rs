@@ -55,8 +55,8 @@ impl Target {
         }
     }
 
-    /// Whether the server at the address answers as Mortise's HTTP port does. Blocks up to [`PROBE_TIMEOUT`] for each
-    /// step.
+    /// Asks whether the server at the address answers as Mortise's HTTP port does. Blocks up to [`PROBE_TIMEOUT`] for
+    /// each step.
     pub(crate) fn is_http_port(&self) -> bool {
         if self.tls.is_some() || self.addr.starts_with(UNIX) {
             return false;

@@ -58,7 +58,7 @@ fn output(text: &str) -> Result<Output, OutputError> {
 }
 
 impl Output {
-    /// Whether it is a table.
+    /// Returns whether the format is a table.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self, Self::Table | Self::Wide | Self::Columns(_))
     }

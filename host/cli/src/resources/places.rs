@@ -31,7 +31,7 @@ impl PlacedName {
         Self { name: id.name.clone(), partition: unit(units.partition), namespace: unit(units.namespace) }
     }
 
-    /// Whether a place was typed.
+    /// Returns whether a partition or a namespace was typed.
     pub(crate) fn is_placed(&self) -> bool {
         self.partition.is_some() || self.namespace.is_some()
     }

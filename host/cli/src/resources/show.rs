@@ -33,9 +33,9 @@ pub(crate) struct RowsOptions {
     pub(crate) custom: Option<Arc<CustomColumns>>,
     /// Labels that are columns.
     pub(crate) labels: Vec<String>,
-    /// Whether all labels are a column.
+    /// Adds a column with all labels.
     pub(crate) all_labels: bool,
-    /// Whether the headings are left out.
+    /// Leaves out the headings.
     pub(crate) headless: bool,
 }
 
@@ -251,7 +251,7 @@ pub(crate) struct Shown<'c> {
     pub(crate) catalog: &'c Catalog,
     /// Whether the server's own data in meta is included.
     pub(crate) whole_meta: bool,
-    /// Whether names always have their place.
+    /// Writes the place of each name, also that of the command.
     pub(crate) placed: bool,
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn state(text: &str) -> Result<WantedState, StateError> {
 }
 
 impl WantedState {
-    /// Whether the resource is in the state.
+    /// Returns whether the resource is in the state.
     pub(crate) fn holds(&self, resource: &pb::Resource, catalog: &Catalog) -> bool {
         match self {
             Self::Condition { kind, state } => has_condition(resource, kind, *state),

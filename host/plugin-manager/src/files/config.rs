@@ -44,7 +44,7 @@ impl ConfigWatch {
         *number
     }
 
-    /// Whether a later reload of the plugin has begun.
+    /// Returns whether a later reload of the plugin has begun.
     pub(crate) fn has_later_reload(&self, plugin: &str, number: u64) -> bool {
         self.reloads.get(plugin).is_some_and(|last| *last > number)
     }

@@ -141,8 +141,8 @@ impl Core {
         self.load_content(BUNDLED, plugin_before, Ok(content), &mut None, place).await
     }
 
-    /// Loads a bundled plugin ever later, until it serves, an operator has decided about it, or it fails for a fault of
-    /// its own.
+    /// Loads a bundled plugin again, with growing pauses, until it serves, an operator has decided about it, or it fails
+    /// for a fault of its own.
     async fn load_bundled_again(&self, bundled: Bundled) {
         let (name, bytes) = bundled;
         for failures in 0.. {
