@@ -1,13 +1,20 @@
 //! Components are compiled in a process of their own, which ends with its work. If that process is killed, the load is
 //! tried again: of a file, of a bundled plugin, and for changed settings.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use mortise_resource::pb::condition::State;
 use mortise_test_guests::component;
 
 use crate::support::{
-    Server, Setup,
+    Server, Setup, eventually,
     plugins::{Plugins as _, Seen, sha256},
 };
 
@@ -87,4 +94,40 @@ async fn settings_whose_compiler_was_killed_are_tried_again() {
     let written = server.write(crate::support::thing("settings", "one", &mortise_test_guests::Thing::default())).await;
     let thing: mortise_test_guests::Thing = crate::support::decoded(&written.unwrap());
     assert_eq!(thing.text, r#"{"colour":"blue"}"#);
+}
+
+/// The process as the server starts it: its limits before it reads, and its answers.
+#[tokio::test]
+async fn the_compiler_limits_itself_by_the_size_of_the_component() {
+    let empty = b"\0asm\x0d\0\x01\0";
+    for (sent, announced, code, says) in [
+        (&empty[..], 8_u64, 0, ""),
+        (&empty[..4], 8, 3, "the server ended while it sent the component"),
+        (b"\0asm....", 8, 1, "unknown binary version"),
+        (empty, 3 << 20, 3, "the server ended while it sent the component"),
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_mortise"))
+            .arg0("mortise-compiler")
+            .args(["67108864", "1", &announced.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", child.id())).unwrap_or_default();
+        eventually("the limits are set", async || of("oom_score_adj").trim() == "1000").await;
+        let limits = of("limits");
+        let limit = |name: &str| {
+            let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+            line[name.len()..].split_whitespace().next().unwrap().parse::<u64>().unwrap()
+        };
+        let expected = ((2 << 30) + 64 * announced, 60 + 30 * announced.div_ceil(1 << 20), 0);
+        let found = (limit("Max address space"), limit("Max cpu time"), limit("Max core file size"));
+        assert_eq!(found, expected, "{limits}");
+        child.stdin.take().unwrap().write_all(sent).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), ended.stdout.is_empty()), (Some(code), code != 0), "{text}");
+        assert!(text.contains(says), "{text}");
+    }
 }
