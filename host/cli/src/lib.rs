@@ -1,7 +1,7 @@
 //! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share the connection to
 //! the server (`connect`: [`Connect`], [`Session`]), names, views and waits of resources (`resources`), reading,
 //! ordering and comparing of files (`apply`), output (`output`: [`Ui`], [`Table`], [`Progress`]), words of other
-//! tools ([`words`]), and failures ([`CliError`], [`Exit`]).
+//! tools ([`words`]), the completion of words in a shell ([`completion`]), and failures ([`CliError`], [`Exit`]).
 //!
 //! The crate speaks gRPC and knows nothing of the inside of a server, so that it is quick to build and could be a
 //! program of its own.
@@ -15,6 +15,7 @@
 mod apply;
 pub mod args;
 pub mod commands;
+pub mod completion;
 mod connect;
 mod env;
 mod error;

@@ -52,6 +52,9 @@ fn main() -> ExitCode {
     if let Some(compiled) = mortise_plugin_host::launch_compiler() {
         return compiled;
     }
+    if let Some(completed) = mortise_cli::completion::answer(cli::Cli::command) {
+        return completed;
+    }
     if let Err(refused) = mortise_cli::check_environment(settings::variables) {
         return mortise_cli::report(Err(refused));
     }

@@ -14,6 +14,9 @@ use tonic::Code;
 use super::{allow, letter};
 use crate::support::{tokens::*, *};
 
+/// Watches on a connection of a client with many, fewer than the streams that a server allows on one.
+const WATCHES_OF_A_CONNECTION: usize = 90;
+
 /// A token is revoked during open watches, a backup and a stream of logs.
 #[tokio::test]
 async fn streams_of_a_revoked_token_end_within_a_second() {
@@ -88,6 +91,51 @@ async fn streams_of_a_revoked_token_end_within_a_second() {
     guarded.write(artist("b-new")).await;
     let event = timeout(PATIENCE, others.message()).await.unwrap().unwrap().unwrap();
     assert!(matches!(event.event, Some(Event::Upsert(_))));
+}
+
+/// A thousand watches of two tokens with the same rights share the decision about each event. One token is revoked: its
+/// watch ends as one that shares nothing does, and the others miss no event and get none twice.
+#[tokio::test]
+async fn a_revoked_token_leaves_a_thousand_watches_of_the_same_rights() {
+    const OTHERS: usize = 999;
+    let guarded = Guarded::start(Setup::new()).await;
+    guarded.policy("readers", "", vec![allow(&["read", "list"], &["demo/Artist"])]).await;
+    let revoked = guarded.token("revoked", &["readers"], |_| {}).await;
+    let stays = guarded.token("stays", &["readers"], |_| {}).await;
+    let request = || pb::WatchListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: None,
+        name_prefix: String::new(),
+        after: None,
+    };
+    let mut ends = guarded.resources(&revoked).await.watch_list(request()).await.unwrap().into_inner();
+    let mut clients = Vec::new();
+    for _ in 0..OTHERS.div_ceil(WATCHES_OF_A_CONNECTION) {
+        clients.push(guarded.resources(&stays).await);
+    }
+    let mut others = Vec::new();
+    for number in 0..OTHERS {
+        let client = &mut clients[number / WATCHES_OF_A_CONNECTION];
+        others.push(Watch(client.watch_list(request()).await.unwrap().into_inner()));
+    }
+    ends.message().await.unwrap();
+    for watch in &mut others {
+        assert!(watch.snapshot().await.is_empty());
+    }
+    guarded.write(artist("before")).await;
+    assert!(matches!(ends.message().await.unwrap().unwrap().event, Some(Event::Upsert(_))));
+
+    guarded.delete(id("mortise.v1.Token", "revoked")).await;
+    let begun = Instant::now();
+    let ended = timeout(PATIENCE, ends.message()).await.expect("the watch ends").unwrap_err();
+    println!("the watch of the revoked token ended after {:?}", begun.elapsed());
+    assert_eq!(ended.code(), Code::Unauthenticated);
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    guarded.write(artist("after")).await;
+    for watch in &mut others {
+        assert_eq!(id_of(&watch.upsert().await).name, "before");
+        assert_eq!(id_of(&watch.upsert().await).name, "after");
+    }
 }
 
 /// An open watch whose caller's rights change starts again, or ends.

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::{CliError, Exit, output::ui};
+use crate::{CliError, Exit, completion, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise completions bash > ~/.local/share/bash-completion/completions/mortise";
 
@@ -15,10 +15,8 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self, mut program: clap::Command) -> Result<Exit, CliError> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut program, "mortise", &mut script);
-        ui::print(String::from_utf8_lossy(&script))?;
+    pub(super) fn run(self) -> Result<Exit, CliError> {
+        ui::print(String::from_utf8_lossy(&completion::script(self.shell)?))?;
         Ok(Exit::Done)
     }
 }

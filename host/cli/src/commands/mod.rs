@@ -186,7 +186,7 @@ pub fn after(examples: &str) -> String {
     format!("{many}:\n{}\n\n{}", examples.join("\n"), crate::EXIT_CODES)
 }
 
-/// Runs a command. `program` is the whole command line, from which completions and manual pages are made.
+/// Runs a command. `program` is the whole command line, from which manual pages are made.
 ///
 /// # Errors
 /// The failure, to be shown after "mortise: ".
@@ -232,7 +232,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Provider(provider) => provider.run().await,
             Command::Context(context) => context.run(),
             Command::Tls(tls) => tls.run().await,
-            Command::Completions(completions) => completions.run(program),
+            Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(program),
         }
     })

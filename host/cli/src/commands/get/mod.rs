@@ -8,7 +8,10 @@ mod place;
 mod watch;
 
 use clap::Args;
-use mortise_resource::{data::BatchGetRequest, pb};
+use mortise_resource::{
+    data::{BatchGetRequest, TypeInfo},
+    manifest, pb,
+};
 
 use self::columns::ColumnArgs;
 use crate::{
@@ -25,15 +28,26 @@ pub(super) const EXAMPLES: &str = "\
 mortise get artists
 mortise get artist korn -o yaml
 mortise get artist/korn album/issues
+mortise get all -n blue
 mortise list demo.v2.Album -A -o wide
 mortise get albums --prefix korn- --watch
 mortise get artists -l 'env in (prod, test)' --filter 'data.genre = \"GENRE_METAL\"' --explain
 mortise get albums --sort-by id.name --fields data.title,meta.labels --page-size 20";
 
+/// Word for every type of plugins that has namespaces, unless a type has this name.
+const ALL: &str = "all";
+
+fn all(catalog: &Catalog) -> Vec<Selection> {
+    let wanted = |info: &&TypeInfo| !info.plugin.is_empty() && info.scope() == manifest::Scope::Namespace;
+    let types = catalog.infos().iter().filter(wanted).filter_map(|info| info.r#type.clone());
+    types.map(|ty| Selection { ty, names: Vec::new() }).collect()
+}
+
 /// Arguments of `get`.
 #[derive(Debug, Args)]
 pub struct Get {
-    /// TYPE, TYPE NAME…, or TYPE/NAME…; a type is group.version.Kind, a kind or a short name
+    /// TYPE, TYPE NAME…, or TYPE/NAME…; a type is group.version.Kind, a kind or a short name; `all` is every type of
+    /// plugins that has namespaces
     #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
     /// Shows the stored resources that these files and directories name; - is standard input
@@ -82,7 +96,9 @@ impl Get {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
+        let is_all = self.what == [ALL] && catalog.find(ALL).is_err();
         let wanted = match self.filename.is_empty() {
+            true if is_all => all(&catalog),
             true => ids::selections(&self.what, &catalog, &self.tenancy)?,
             false => {
                 let files = Files { filename: self.filename.clone(), recursive: self.recursive, format: None };
@@ -97,26 +113,21 @@ impl Get {
         }
         let mut missing = Vec::new();
         let mut found = Vec::new();
+        let mut left_out = Vec::new();
         for wanted in &wanted {
-            let mut of_type =
-                Found { resources: self.named(wanted, &session, &catalog, &mut missing).await?, ..Found::default() };
-            if wanted.names.is_empty() {
-                let units = self.units(&wanted.ty, &session, &catalog);
-                of_type = match self.query.chooses() || self.query.projects() {
-                    true => self.query.search(&session, &wanted.ty, units.clone(), &self.prefix, &ui).await?,
-                    false => {
-                        let mut resources = ids::list(&session, &wanted.ty, units.clone(), &self.prefix).await?;
-                        if self.prefix.is_empty() && self.output.is_table() {
-                            place::add_default(&session, &wanted.ty, &units, &mut resources).await?;
-                        }
-                        Found { resources, ..Found::default() }
-                    }
-                };
-                if of_type.resources.is_empty() {
-                    place::check(&session, &units).await?;
+            let of_type = match wanted.names.is_empty() {
+                true => self.listed(&wanted.ty, &session, &catalog, &ui).await,
+                false => self.named(wanted, &session, &catalog, &mut missing).await,
+            };
+            match of_type {
+                Err(error) if is_all && error.code == Some(tonic::Code::PermissionDenied) => {
+                    left_out.push(ids::type_name(&wanted.ty));
                 }
+                of_type => found.push((&wanted.ty, of_type?)),
             }
-            found.push((&wanted.ty, of_type));
+        }
+        if !left_out.is_empty() {
+            ui.note(&format!("left out, since the caller may not list them: {}", left_out.join(", ")));
         }
         self.show(&found, &wanted, missing.is_empty() && !self.ignore_not_found, &catalog, &ui)?;
         if self.ignore_not_found {
@@ -154,7 +165,7 @@ impl Get {
         session: &Session,
         catalog: &Catalog,
         missing: &mut Vec<CliError>,
-    ) -> Result<Vec<pb::Resource>, CliError> {
+    ) -> Result<Found, CliError> {
         let mut resources = Vec::new();
         for name in &wanted.names {
             let id = ids::id(&wanted.ty, name, &self.tenancy, session, catalog);
@@ -168,7 +179,26 @@ impl Get {
                 Err(error) => return Err(error),
             }
         }
-        Ok(resources)
+        Ok(Found { resources, ..Found::default() })
+    }
+
+    /// Lists a type, by the query if there is one.
+    async fn listed(&self, ty: &pb::Type, session: &Session, catalog: &Catalog, ui: &Ui) -> Result<Found, CliError> {
+        let units = self.units(ty, session, catalog);
+        let found = match self.query.chooses() || self.query.projects() {
+            true => self.query.search(session, ty, units.clone(), &self.prefix, ui).await?,
+            false => {
+                let mut resources = ids::list(session, ty, units.clone(), &self.prefix).await?;
+                if self.prefix.is_empty() && self.output.is_table() {
+                    place::add_default(session, ty, &units, &mut resources).await?;
+                }
+                Found { resources, ..Found::default() }
+            }
+        };
+        if found.resources.is_empty() {
+            place::check(session, &units).await?;
+        }
+        Ok(found)
     }
 
     /// Reads one resource with the query's view and fields.

@@ -72,7 +72,10 @@ impl Get {
                 }
                 if first && complete {
                     let types: Vec<_> = found.iter().map(|(ty, _)| type_name(ty)).collect();
-                    ui.note(&format!("no {} found", types.join(" and no ")));
+                    match self.what.first().map(String::as_str) {
+                        Some(super::ALL) => ui.note("no resources found"),
+                        _ => ui.note(&format!("no {} found", types.join(" and no "))),
+                    }
                 }
             }
         }
