@@ -62,7 +62,7 @@ pub fn answer(program: fn() -> Command) -> Option<ExitCode> {
         .try_complete(std::env::args_os(), std::env::current_dir().ok().as_deref());
     let failed = |e: clap::Error| {
         let fault = format!("{VARIABLE} is {}", shell.to_string_lossy());
-        crate::report(Err(CliError::usage(fault).caused_by(e).remedy("`mortise completions --help` lists the shells")))
+        crate::report(Err(CliError::usage(fault).caused_by(e)))
     };
     Some(completed.map_or_else(failed, |_| ExitCode::SUCCESS))
 }
@@ -74,9 +74,7 @@ pub fn answer(program: fn() -> Command) -> Option<ExitCode> {
 pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
     let name = shell.to_string();
     let builtins = Shells::builtins();
-    let completer = builtins
-        .completer(&name)
-        .ok_or_else(|| CliError::usage(format!("no script for {name}")).remedy("use bash, zsh or fish"))?;
+    let completer = builtins.completer(&name).ok_or(std::io::ErrorKind::Unsupported).map_err(std::io::Error::from)?;
     let mut script = Vec::new();
     completer.write_registration(VARIABLE, "mortise", "mortise", "mortise", &mut script)?;
     script.flush()?;

@@ -58,15 +58,15 @@ struct Asked {
     /// Words of the argument that is completed, before the current one.
     before: Vec<String>,
     /// The type of a command about resources.
-    of: Option<String>,
+    resource_type: Option<String>,
 }
 
 impl Asked {
     fn of(typed: &Typed, argument: &str) -> Self {
         let mut connect = typed.connect();
         connect.timeout = Some(VALUES_WAIT);
-        let of = typed.values(WHAT).into_iter().next();
-        Self { connect, tenancy: typed.tenancy(), before: typed.values(argument), of }
+        let resource_type = typed.values(WHAT).into_iter().next();
+        Self { connect, tenancy: typed.tenancy(), before: typed.values(argument), resource_type }
     }
 }
 
@@ -171,7 +171,7 @@ impl Server {
 
     /// Paths of fields of the data of the type that was typed.
     fn paths(&self, current: &str) -> Explained {
-        let Some(ty) = self.asked.of.as_ref().and_then(|of| self.catalog.find_type(of).ok()) else {
+        let Some(ty) = self.asked.resource_type.as_ref().and_then(|ty| self.catalog.find_type(ty).ok()) else {
             return Vec::new();
         };
         let (earlier, path) = current.rfind(',').map_or(("", current), |at| current.split_at(at + 1));
@@ -198,8 +198,8 @@ impl Server {
 
     /// Keys of labels, and behind `key=` their values.
     async fn labels(&self, current: &str) -> Result<Explained, CliError> {
-        let Some(of) = &self.asked.of else { return Ok(Vec::new()) };
-        let found = self.search(&self.catalog.find_type(of)?, "", View::Full).await?;
+        let Some(ty) = &self.asked.resource_type else { return Ok(Vec::new()) };
+        let found = self.search(&self.catalog.find_type(ty)?, "", View::Full).await?;
         let (earlier, label) = current.rfind(',').map_or(("", current), |at| current.split_at(at + 1));
         let labels = found.into_iter().filter_map(|resource| resource.meta).flat_map(|meta| meta.labels);
         let named: BTreeSet<String> = match label.contains('=') {
