@@ -23,7 +23,9 @@ fn text(bytes: &[u8]) -> String {
 /// A server with a namespace, artists and labels.
 async fn serving() -> (Server, Transcript) {
     let server = Server::start().await;
-    server.write(resource(id("mortise.v1.Namespace", "blue"), None)).await.unwrap();
+    let place = pb::Tenancy { partition: "default".into(), namespace: String::new() };
+    let blue = pb::Id { tenancy: Some(place), ..id("tenancy.v2beta1.Namespace", "blue") };
+    server.write(resource(blue, None)).await.unwrap();
     for name in ["korn", "korpiklaani", "limp"] {
         server.write(artist(name)).await.unwrap();
     }
