@@ -3,7 +3,7 @@
 mod checks;
 mod dns;
 mod dns_answers;
-mod endpoints;
+pub mod endpoints;
 mod existence;
 mod short_names;
 mod zones;

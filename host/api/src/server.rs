@@ -218,6 +218,7 @@ impl OpenPorts {
                 metrics: metrics.clone(),
                 counts: counts.clone(),
             };
+            let facts = http::Facts::new(&service, self.grpc.local_addr()?);
             let message_bytes = self.options.max_request_bytes;
             let server = ServerServiceServer::new(ServerApi { sources, manager: manager.clone() })
                 .max_decoding_message_size(message_bytes);
@@ -319,7 +320,7 @@ impl OpenPorts {
             let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts, self.tls.clone());
             let probes = http::probes(ready.clone(), write_health);
             let options = self.options.http.clone();
-            let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts);
+            let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts, facts);
             let router = http::router(shared);
             let places = Places::with_reserve("http", self.options.http.max_connections, service.access().is_some());
             let serving =

@@ -10,6 +10,8 @@ use std::cmp::Ordering;
 
 use axum::http::{HeaderMap, HeaderValue, header::ACCEPT};
 
+use super::consul;
+
 /// The form of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -43,7 +45,11 @@ impl Form {
 
     /// The form at a path.
     pub(super) fn at_path(path: &str, headers: &HeaderMap) -> Self {
-        if path.starts_with("/v1/") { Self::of_ours(headers) } else { Self::of_consul(headers) }
+        match path {
+            _ if consul::has_path(path) => Self::Text,
+            _ if path.starts_with("/v1/") => Self::of_ours(headers),
+            _ => Self::of_consul(headers),
+        }
     }
 }
 

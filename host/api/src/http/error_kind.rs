@@ -34,6 +34,8 @@ pub(super) enum ErrorKind {
     UnknownHost,
     /// The request comes from a web page of another origin.
     CrossOrigin,
+    /// A function of Consul that this server does not have.
+    Unsupported,
 }
 
 impl ErrorKind {
@@ -63,7 +65,7 @@ impl ErrorKind {
                 StatusCode::CONFLICT
             }
             Self::Service(Code::ResourceExhausted) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Service(Code::Unimplemented) => StatusCode::NOT_IMPLEMENTED,
+            Self::Service(Code::Unimplemented) | Self::Unsupported => StatusCode::NOT_IMPLEMENTED,
             Self::Service(Code::Internal) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Service(Code::Unavailable) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::Service(Code::DeadlineExceeded) => StatusCode::GATEWAY_TIMEOUT,
@@ -88,7 +90,9 @@ impl ErrorKind {
                 ("failed-precondition", "The server is not in a state that allows this")
             }
             Self::Service(Code::ResourceExhausted) => ("resource-exhausted", "A limit was reached"),
-            Self::Service(Code::Unimplemented) => ("unimplemented", "The server does not support this"),
+            Self::Service(Code::Unimplemented) | Self::Unsupported => {
+                ("unimplemented", "The server does not support this")
+            }
             Self::Service(Code::Internal) => ("internal", "An internal error"),
             Self::Service(Code::Unavailable) | Self::Busy => ("unavailable", "Not available now; try again later"),
             Self::Service(Code::DeadlineExceeded) => ("deadline-exceeded", "A deadline passed"),

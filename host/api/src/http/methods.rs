@@ -12,6 +12,7 @@ use axum::{
 
 use super::{
     accept::Form,
+    consul,
     error::{ErrorKind, HttpError, truncate},
 };
 
@@ -81,6 +82,7 @@ fn route(path: &str) -> &'static str {
         _ if path.starts_with("/v1/openapi/") => "/v1/openapi.json",
         _ if path == "/v1/types" || path.starts_with("/v1/types/") => "/v1/types",
         _ if path.starts_with("/api/") => "/api",
+        _ if consul::has_path(path) => "(consul)",
         _ => "(none)",
     }
 }

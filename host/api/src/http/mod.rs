@@ -11,6 +11,7 @@
 //! | `/v1/version` | `version` |
 //! | `/v1/types`, `/v1/types/<type>` | `types` |
 //! | `/v1/openapi.json` | `openapi` |
+//! | other paths below `/v1/`, which are Consul's | `consul` |
 //! | `/healthz`, `/readyz`, `/metrics` | `health` |
 //!
 //! Nothing here decides about resources: a request is decoded and handed to the service, as in `grpc`, and the answer
@@ -34,6 +35,7 @@ mod callers;
 mod collection;
 mod compress;
 mod conditions;
+mod consul;
 mod cors;
 mod create;
 mod descriptors;
@@ -78,6 +80,7 @@ use crate::write_health::WriteHealth;
 
 pub use options::HttpOptions;
 
+pub(crate) use consul::Facts;
 pub(crate) use hosts::Hosts;
 pub(crate) use listen::serve;
 pub(crate) use shared::Shared;
@@ -105,7 +108,8 @@ pub(crate) fn router(shared: Shared) -> Router {
             .route("/v1/types/{name}", get(types::get_one))
             .route("/v1/openapi.json", get(openapi::document))
             .route("/v1/openapi/{name}", get(openapi::of_group))
-            .route("/v1/version", get(version::version));
+            .route("/v1/version", get(version::version))
+            .route("/v1/{*path}", any(consul::consul));
     }
     let guard = from_fn_with_state(shared.clone(), browsers::guard);
     let callers = from_fn_with_state(shared.clone(), callers::guard);

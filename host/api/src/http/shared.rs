@@ -8,7 +8,14 @@ use mortise_service::ResourceService;
 use prost_reflect::MessageDescriptor;
 use tokio::sync::{Semaphore, watch as signal};
 
-use super::{body, cors::Origins, hosts::Hosts, openapi, options::HttpOptions};
+use super::{
+    body,
+    consul::{Consul, Facts},
+    cors::Origins,
+    hosts::Hosts,
+    openapi,
+    options::HttpOptions,
+};
 use crate::recent_messages::RecentMessages;
 
 /// State of the routes. Cheap to clone.
@@ -22,6 +29,7 @@ pub(crate) struct Shared {
     pub(super) openapi: Arc<openapi::Cached>,
     pub(super) bodies: body::Budget,
     pub(super) watches: Arc<Semaphore>,
+    pub(super) consul: Arc<Consul>,
     pub(super) hosts: Hosts,
     pub(super) origins: Origins,
     /// Resources of recent events as JSON, by the message of their data.
@@ -37,15 +45,18 @@ impl Shared {
         ready: signal::Receiver<bool>,
         options: HttpOptions,
         hosts: Hosts,
+        facts: Facts,
     ) -> Self {
+        let watches = Arc::new(Semaphore::new(options.max_watches()));
         Self {
+            consul: Consul::new(service.clone(), facts, (watches.clone(), options.max_watches())),
             service,
             controller_manager,
             metrics,
             ready,
             openapi: Arc::default(),
             bodies: body::Budget::new(options.max_body_bytes),
-            watches: Arc::new(Semaphore::new(options.max_watches())),
+            watches,
             origins: Origins::new(&options.allowed_origins),
             options,
             hosts,

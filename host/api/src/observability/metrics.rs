@@ -82,6 +82,8 @@ pub const ALL: &[Metric] = table! {
         "Connections (grpc, http, dns, local) that ended with their calls to make room for others.";
     Counter mortise_caller_refused_total(kind)
         "Watches and calls refused because their caller has too many open.";
+    Gauge mortise_consul_blocking_queries()
+        "Waiting blocking queries of Consul's clients.";
     Counter mortise_controller_errors_total(controller)
         "Failed reconciles.";
     Gauge mortise_controller_in_progress(controller)
