@@ -92,6 +92,9 @@ async fn server(dir: &Path) -> Process {
         .env("MORTISE_CACHE_DIR", dir.join("cache"))
         .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
         .env("MORTISE_PLUGINS_BUNDLED", "demo")
+        .env("MORTISE_ACL_ENABLED", "true")
+        .env("MORTISE_ACL_ANONYMOUS_POLICIES", "global-management")
+        .env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", "1000")
         .env("MORTISE_LOG_LEVEL", "error");
     Process::start(command).await.unwrap()
 }
