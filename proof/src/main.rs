@@ -6,6 +6,7 @@
 //! | `faults` | runs histories during faults of the machine |
 //! | `soak` | samples a server under a steady load, and looks for slopes |
 //! | `check` | judges the record in a file |
+//! | `component` | writes the plugin of nodes and drafts, for servers that others run |
 //! | `planted` | runs histories against servers with planted faults, until each fault is found |
 //!
 //! `docs/reliability.md` has the promises and the results.
@@ -23,6 +24,7 @@ use run::{
     faults::{self, Faults},
     histories::{self, Histories},
     planted::{self, Planted},
+    server::REFERENCES_WASM,
     soak::{self, Soak},
 };
 
@@ -48,6 +50,11 @@ enum Command {
         /// The file, as `histories` keeps it.
         file: PathBuf,
     },
+    /// Writes the plugin whose resources refer to each other, for servers that run already.
+    Component {
+        /// The file.
+        file: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -68,6 +75,10 @@ fn work(command: &Command) -> Outcome<bool> {
         Command::Faults(options) => runtime()?.block_on(faults::run(options)),
         Command::Soak(options) => runtime()?.block_on(soak::run(options)),
         Command::Check { file } => histories::check(file),
+        Command::Component { file } => {
+            std::fs::write(file, REFERENCES_WASM)?;
+            Ok(true)
+        }
     }
 }
 

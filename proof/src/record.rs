@@ -3,15 +3,17 @@
 //! Times are microseconds of one monotonic clock, since the beginning of the history. The time of a call begins before
 //! its request is sent, and ends after its answer arrived.
 
+mod references;
 mod rights;
 mod state;
 mod streams;
 
 use serde::{Deserialize, Serialize};
 
+pub use references::{DRAFT, NODE, OnDelete, Reference, refers};
 pub use rights::{RightsChange, TokenUse, TokenWatch};
 pub use state::{DEFAULT_NAMESPACE, Incarnation, Key, NAMESPACE, OPEN_EDITION, PARTITION, Scope, State};
-pub use streams::{Change, Message, Mode, Stream};
+pub use streams::{Change, End, Message, Mode, Stream};
 
 /// End of a call without an answer.
 pub const NEVER: u64 = u64::MAX;
@@ -48,6 +50,9 @@ pub enum Call {
         owner: Option<Incarnation>,
         /// Whether the write ends the finalizers.
         releases: bool,
+        /// References in the data.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        references: Vec<Reference>,
     },
     /// WriteStatus.
     Status {
@@ -79,6 +84,22 @@ pub enum Call {
         uid: String,
         /// Required version, if any.
         version: Option<u64>,
+    },
+    /// Move to another kind.
+    Move {
+        /// Name of the moved resource.
+        from: Key,
+        /// Required version, if any.
+        version: Option<u64>,
+        /// New name; only its kind differs.
+        to: Key,
+    },
+    /// Import of an external object.
+    Import {
+        /// Name.
+        key: Key,
+        /// External id, which becomes the text in the data.
+        content: String,
     },
     /// List, or Search as of one version.
     List {
@@ -162,6 +183,9 @@ pub enum Entry {
 pub struct History {
     /// Seed of its random choices.
     pub seed: u64,
+    /// Whether several servers were asked: then eventual reads may show earlier states.
+    #[serde(default)]
+    pub has_several_servers: bool,
     /// Entries in no order.
     pub entries: Vec<Entry>,
     /// Stored resources once all work is done; `None` if the history was cut off.
@@ -187,7 +211,7 @@ impl History {
 }
 
 impl Call {
-    /// Returns the one resource that the call is about.
+    /// Returns the one resource that the call is about; of a move, the new one.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         match self {
@@ -195,8 +219,32 @@ impl Call {
             | Self::Write { key, .. }
             | Self::Status { key, .. }
             | Self::Update { key, .. }
-            | Self::Delete { key, .. } => Some(key),
+            | Self::Delete { key, .. }
+            | Self::Import { key, .. }
+            | Self::Move { to: key, .. } => Some(key),
             Self::Batch { .. } | Self::List { .. } | Self::Backup | Self::Owned { .. } => None,
+        }
+    }
+
+    /// Whether the call stores a state.
+    #[must_use]
+    pub fn is_put(&self) -> bool {
+        self.changes_state() || matches!(self, Self::Move { .. } | Self::Import { .. })
+    }
+
+    /// Whether the call may store a state after another one of the same resource.
+    #[must_use]
+    pub fn changes_state(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Status { .. } | Self::Update { .. })
+    }
+
+    /// Whether the call is content with a recent state.
+    #[must_use]
+    pub fn is_eventual(&self) -> bool {
+        match self {
+            Self::Read { is_consistent, .. } | Self::List { is_consistent, .. } => !is_consistent,
+            Self::Batch { .. } | Self::Owned { .. } => true,
+            _ => false,
         }
     }
 }
@@ -218,8 +266,7 @@ impl Operation {
     /// Returns the state that a write answered, as its own.
     #[must_use]
     pub fn made(&self) -> Option<&State> {
-        let is_put = matches!(self.call, Call::Write { .. } | Call::Status { .. } | Call::Update { .. });
-        self.stored().next().filter(|_| is_put)
+        self.stored().next().filter(|_| self.call.is_put())
     }
 
     /// Returns the states in the answer that are stored ones.

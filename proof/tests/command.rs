@@ -1,14 +1,17 @@
 //! The command: a clean history, and a record that is judged again.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::{
     io::Write as _,
+    net::SocketAddr,
     path::Path,
     process::{Command, Output},
 };
 
 use mortise_proof::record::{Answer, Call, Entry, History, Key, Operation};
+use mortise_test_process::Process;
+use tokio::net::{TcpListener, TcpStream};
 
 fn proof(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_mortise-proof")).args(args).output().unwrap()
@@ -33,7 +36,7 @@ fn a_record_is_judged_again() {
         Entry::Operation(Operation { client: 0, begun, ended: begun + 1, call, answer })
     };
     let judge = |entries: Vec<Entry>| {
-        let history = History { seed: 0, entries, ending: None };
+        let history = History { entries, ..History::default() };
         std::fs::write(&file, serde_json::to_vec(&history).unwrap()).unwrap();
         proof(&["check", file.to_str().unwrap()])
     };
@@ -77,4 +80,63 @@ fn a_short_history_with_a_kill_is_clean() {
     let ran = proof(&["histories", "--histories", "1", "--operations", "600", "--kills"]);
     assert!(ran.status.success(), "{}", printed(&ran));
     assert!(printed(&ran).contains(": clean"), "{}", printed(&ran));
+}
+
+/// Starts a server of a store of its own; it ends when it is dropped.
+async fn server(dir: &Path) -> Process {
+    let mut command =
+        tokio::process::Command::new(Path::new(env!("CARGO_BIN_EXE_mortise-proof")).with_file_name("mortise"));
+    command
+        .args(["serve", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--data-dir"])
+        .arg(dir.join("data"))
+        .env("MORTISE_CACHE_DIR", dir.join("cache"))
+        .env("MORTISE_DNS_ADDR", "127.0.0.1:0")
+        .env("MORTISE_PLUGINS_BUNDLED", "demo")
+        .env("MORTISE_ACL_ENABLED", "true")
+        .env("MORTISE_ACL_ANONYMOUS_POLICIES", "global-management")
+        .env("MORTISE_SERVICE_CASCADE_SECOND_PASS_MS", "1000")
+        .env("MORTISE_LOG_LEVEL", "error");
+    Process::start(command).await.unwrap()
+}
+
+/// Returns a second address of a server.
+async fn second_address(of: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(of).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    addr
+}
+
+/// Runs short histories over two servers.
+async fn over(servers: [SocketAddr; 2], more: &'static [&'static str], keep: &Path) -> Output {
+    let (servers, keep) = (servers.map(|addr| addr.to_string()).join(","), keep.to_str().unwrap().to_owned());
+    let run = move || {
+        let options = ["histories", "--servers", &servers, "--operations", "600", "--keep", &keep];
+        proof(&[options.as_slice(), more].concat())
+    };
+    tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_addresses_of_a_store_are_clean_and_two_stores_are_not() {
+    if !has_server() {
+        return;
+    }
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (first, other) = (server(dirs[0].path()).await, server(dirs[1].path()).await);
+    let second = second_address(first.addr).await;
+    let clean = over([first.addr, second], &["--histories", "2"], dirs[0].path()).await;
+    assert!(clean.status.success(), "{}", printed(&clean));
+    assert!(printed(&clean).contains("2 histories"), "{}", printed(&clean));
+    // Watches of the other store wait for a mark that never comes.
+    let red = over([first.addr, other.addr], &["--histories", "3", "--patience", "1"], dirs[1].path()).await;
+    assert_eq!(red.status.code(), Some(1), "{}", printed(&red));
+    assert!(printed(&red).contains("a call shows the newest state"), "{}", printed(&red));
 }

@@ -25,6 +25,7 @@ mod http;
 mod observability;
 mod peer;
 mod places;
+mod planted;
 mod port;
 mod ports;
 mod recent_messages;

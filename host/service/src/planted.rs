@@ -24,6 +24,12 @@ pub(crate) enum Fault {
     ListLacksPiece,
     /// The rights of a policy are remembered over its changes.
     PolicyRemembered,
+    /// A move leaves the moved resource.
+    MoveKeepsSource,
+    /// An import replaces a stored resource.
+    ImportReplaces,
+    /// A deletion ignores blocking references.
+    BlockIgnored,
     /// A watch skips an event after a reload of its plugin.
     #[cfg(feature = "planted-faults")]
     WatchSkipsAtReload,
@@ -58,6 +64,9 @@ mod off {
     pub(crate) async fn reaped(_: &Core, owner: &pb::Id) -> pb::Id {
         owner.clone()
     }
+
+    /// Leaves a new resource as it is.
+    pub(crate) async fn replace_stored(_: &Core, _: &mut pb::Resource) {}
 }
 
 #[cfg(feature = "planted-faults")]
@@ -83,6 +92,7 @@ mod on {
             Fault::DeletionIgnoresVersion | Fault::FinalizerIgnored => 1,
             Fault::GenerationKept | Fault::StatusLost => 97,
             Fault::ListLacksPiece | Fault::PolicyRemembered => 7,
+            Fault::MoveKeepsSource | Fault::ImportReplaces | Fault::BlockIgnored => 3,
         };
         *CHOSEN == format!("{fault:?}") && OCCASIONS.fetch_add(1, Ordering::Relaxed) % every == 0
     }
@@ -101,6 +111,17 @@ mod on {
         match core.backend.read(Consistency::Consistent, &any).await {
             Ok(pb::Resource { id: Some(living), .. }) if happens(Fault::ReaperWithoutUid) => living,
             _ => owner.clone(),
+        }
+    }
+
+    /// Makes a new resource one that replaces the stored one, for the fault.
+    pub(crate) async fn replace_stored(core: &Core, resource: &mut pb::Resource) {
+        let id = resource.id.clone().unwrap_or_default();
+        let any = pb::Id { uid: String::new(), ..id };
+        if *CHOSEN == format!("{:?}", Fault::ImportReplaces)
+            && let Ok(stored) = core.backend.read(Consistency::Consistent, &any).await
+        {
+            (resource.id, resource.version) = (stored.id, stored.version);
         }
     }
 }

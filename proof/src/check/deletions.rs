@@ -1,17 +1,20 @@
-//! A resource goes only by a deletion: its own, its owner's, or its namespace's; with finalizers, only after a write
-//! that ended them. At the end, nothing is left of what deletions take along.
+//! A resource goes only by a deletion: its own, its owner's, its namespace's, or that of a resource to which it refers;
+//! or by a move. With finalizers, it goes only after a write that ended them. At the end, nothing is left of what
+//! deletions take along.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{linear::Orders, timeline::Timeline, violation::Violation};
 use crate::record::{
-    Call, DEFAULT_NAMESPACE, History, Incarnation, Key, NAMESPACE, NEVER, Operation, PARTITION, State,
+    Call, DEFAULT_NAMESPACE, History, Incarnation, Key, NAMESPACE, NEVER, OnDelete, Operation, PARTITION, Reference,
+    State, refers,
 };
 
-/// Owners above a resource that are looked at.
+/// Owners above a resource, and references from it, that are looked at.
 const MAX_OWNERS: usize = 16;
 
-struct Deletions<'h> {
+/// The calls that may delete resources, and the states that these may take along.
+pub struct Deletions<'h> {
     timeline: &'h Timeline<'h>,
     deletions: BTreeMap<&'h Key, Vec<&'h Operation>>,
     releases: BTreeMap<&'h Key, Vec<&'h Operation>>,
@@ -19,14 +22,7 @@ struct Deletions<'h> {
 
 /// Checks all resources.
 pub fn check(history: &History, timeline: &Timeline<'_>, orders: &Orders<'_>, found: &mut Vec<Violation>) {
-    let mut known = Deletions { timeline, deletions: BTreeMap::new(), releases: BTreeMap::new() };
-    for operation in history.operations().filter(|operation| operation.may_be_done()) {
-        match &operation.call {
-            Call::Delete { key, .. } => known.deletions.entry(key).or_default().push(operation),
-            Call::Write { key, releases: true, .. } => known.releases.entry(key).or_default().push(operation),
-            _ => {}
-        }
-    }
+    let known = Deletions::read(history, timeline);
     for (key, line) in &timeline.lines {
         let Some(order) = orders.get(key) else { continue };
         let reached = |place: usize| order.get(place).copied().unwrap_or(NEVER);
@@ -52,7 +48,29 @@ pub fn check(history: &History, timeline: &Timeline<'_>, orders: &Orders<'_>, fo
     ending(history, found);
 }
 
-impl Deletions<'_> {
+impl<'h> Deletions<'h> {
+    /// Reads the calls that delete.
+    #[must_use]
+    pub fn read(history: &'h History, timeline: &'h Timeline<'h>) -> Self {
+        let mut known = Self { timeline, deletions: BTreeMap::new(), releases: BTreeMap::new() };
+        for operation in history.operations().filter(|operation| operation.may_be_done()) {
+            match &operation.call {
+                Call::Delete { key, .. } | Call::Move { from: key, .. } => {
+                    known.deletions.entry(key).or_default().push(operation);
+                }
+                Call::Write { key, releases: true, .. } => known.releases.entry(key).or_default().push(operation),
+                _ => {}
+            }
+        }
+        known
+    }
+
+    /// Whether the target of a reference may be deleted by a time.
+    #[must_use]
+    pub fn may_lose_target(&self, reference: &Reference, time: u64) -> bool {
+        self.may_go_by_name(&reference.target, time, 0)
+    }
+
     /// Whether a resource may have gone by a time, with this last state.
     fn may_go(&self, last: &State, time: u64, depth: usize) -> bool {
         let mut releases = self.releases.get(&last.key).into_iter().flatten();
@@ -63,7 +81,7 @@ impl Deletions<'_> {
         }
         if last.is_marked {
             // Its mark is judged by itself.
-            return last.has_finalizers;
+            return last.has_finalizers || refers(&last.key.kind);
         }
         self.may_be_marked(last, time, depth)
     }
@@ -79,6 +97,7 @@ impl Deletions<'_> {
                 let is_meant = uid.is_empty() || *uid == last.uid;
                 is_in_time(deletion, earliest) && is_meant && version.is_none_or(is_deleted_version)
             }
+            Call::Move { version, .. } => is_in_time(deletion, earliest) && version.is_none_or(is_deleted_version),
             _ => false,
         });
         if own {
@@ -92,6 +111,52 @@ impl Deletions<'_> {
             return true;
         }
         last.owner.as_ref().is_some_and(|owner| self.may_be_gone(owner, time, depth + 1))
+            || self.may_go_with_target(last, time)
+    }
+
+    /// Whether the deletion of a resource to which it refers may take the resource along.
+    fn may_go_with_target(&self, last: &State, time: u64) -> bool {
+        if !refers(&last.key.kind) {
+            return false;
+        }
+        // Another reference may have been there without being seen.
+        let is_open = self.timeline.lines.get(&last.key).is_none_or(|line| line.has_hidden);
+        is_open
+            || last.references.iter().filter(|reference| reference.on_delete.cascades()).any(|reference| {
+                // A marked target goes on to be deleted while the resource is written.
+                let earliest = if reference.on_delete == OnDelete::Cascade { self.earliest(last, true) } else { 0 };
+                self.may_go_by_name(&reference.target, time, earliest)
+            })
+    }
+
+    /// Whether some incarnation of a resource may be deleted by a time, by a call that ended at `earliest` or later, or
+    /// along with the resources to which it refers.
+    fn may_go_by_name(&self, key: &Key, time: u64, earliest: u64) -> bool {
+        let is_deleted = |key: &Key, earliest: u64| {
+            let place = Key { kind: NAMESPACE.to_owned(), namespace: String::new(), name: key.namespace.clone() };
+            let mut calls = [key, &place].into_iter().filter_map(|key| self.deletions.get(key)).flatten();
+            calls.any(|deletion| deletion.begun <= time && deletion.ended >= earliest)
+        };
+        if is_deleted(key, earliest) {
+            return true;
+        }
+        let (mut seen, mut open) = (BTreeSet::from([key]), vec![key]);
+        while let Some(line) = open.pop().map(|key| self.timeline.lines.get(key)) {
+            let Some(line) = line else { continue };
+            if line.has_hidden {
+                return true;
+            }
+            let references = line.states.iter().flat_map(|known| &known.state.references);
+            for reference in references.filter(|reference| reference.on_delete.cascades()) {
+                if seen.insert(&reference.target) {
+                    if is_deleted(&reference.target, 0) {
+                        return true;
+                    }
+                    open.push(&reference.target);
+                }
+            }
+        }
+        false
     }
 
     /// Whether an owner may be gone by a time.

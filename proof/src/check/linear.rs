@@ -14,10 +14,14 @@ use std::{
 };
 
 use super::{
+    moves,
     timeline::{Line, Timeline},
     violation::Violation,
 };
 use crate::record::{Answer, Call, Change, History, Key, Mode, NEVER, Operation, PARTITION, State};
+
+/// Text of a refusal of a write whose reference has no target, or one that is marked.
+const REFUSED_REFERENCE: &str = "refers to ";
 
 /// Earliest times, for each resource, at which each place or a later one was reached.
 pub type Orders<'h> = HashMap<&'h Key, Vec<u64>>;
@@ -38,6 +42,8 @@ enum Fits {
     Place { place: usize, makes: bool },
     /// Any absence.
     Absence,
+    /// Any state.
+    Presence,
     /// Places other than this version.
     NotVersion(u64),
     /// Places other than an unmarked state of this uid (of any, if empty).
@@ -50,7 +56,10 @@ enum Fits {
 pub fn check<'h>(history: &'h History, timeline: &Timeline<'h>, found: &mut Vec<Violation>) -> Orders<'h> {
     let mut signs: BTreeMap<&Key, Vec<Sign>> = BTreeMap::new();
     for operation in history.operations() {
-        of_operation(operation, timeline, &mut signs);
+        // On several servers, an eventual read only shows that its state was there.
+        let is_late = history.has_several_servers && operation.call.is_eventual();
+        let begun = if is_late { 0 } else { operation.begun };
+        of_operation(operation, begun, timeline, &mut signs);
     }
     for stream in history.streams() {
         let mut snapshot: Vec<&State> = Vec::new();
@@ -91,11 +100,31 @@ pub fn check<'h>(history: &'h History, timeline: &Timeline<'h>, found: &mut Vec<
     orders
 }
 
-fn of_operation<'h>(operation: &'h Operation, timeline: &Timeline<'h>, signs: &mut BTreeMap<&'h Key, Vec<Sign>>) {
-    let Operation { begun, ended, call, answer, .. } = operation;
-    let span = (*begun, *ended);
-    let is_put = matches!(call, Call::Write { .. } | Call::Status { .. } | Call::Update { .. });
-    if let (Some(key), true) = (call.key(), is_put) {
+fn of_operation<'h>(
+    operation: &'h Operation,
+    begun: u64,
+    timeline: &Timeline<'h>,
+    signs: &mut BTreeMap<&'h Key, Vec<Sign>>,
+) {
+    let Operation { ended, call, answer, .. } = operation;
+    let span = (begun, *ended);
+    let refused_with = |wanted: &str| matches!(answer, Answer::Refused { code, .. } if code == wanted);
+    if let Call::Move { from, .. } = call {
+        let line = timeline.lines.get(from);
+        if let Some(place) = moves::source(operation, timeline).and_then(|uid| line?.absence_after(uid)) {
+            add(signs, from, span, Fits::Place { place, makes: false }, "move");
+        }
+        if *answer == Answer::Absent {
+            add(signs, from, span, Fits::Absence, "NotFound of a move");
+        }
+    }
+    if let (Call::Write { references, .. }, Answer::Refused { text, .. }) = (call, answer)
+        && let [reference] = references.as_slice()
+        && text.contains(REFUSED_REFERENCE)
+    {
+        add(signs, &reference.target, span, Fits::Deleted(String::new()), "refused reference");
+    }
+    if let (Some(key), true) = (call.key(), call.is_put()) {
         let Some(line) = timeline.lines.get(key) else { return };
         let made =
             line.states.iter().position(|known| known.writer.is_some_and(|writer| std::ptr::eq(writer, operation)));
@@ -103,7 +132,7 @@ fn of_operation<'h>(operation: &'h Operation, timeline: &Timeline<'h>, signs: &m
             let fits = Fits::Place { place: 2 * index + 1, makes: true };
             add(signs, key, span, fits, "write");
         }
-        let refused = matches!(answer, Answer::Refused { code, .. } if code == "Aborted");
+        let refused = refused_with("Aborted");
         match call {
             Call::Write { version: Some(version), .. } | Call::Status { version: Some(version), .. } if refused => {
                 add(signs, key, span, Fits::NotVersion(*version), "refused compare-and-swap");
@@ -113,6 +142,9 @@ fn of_operation<'h>(operation: &'h Operation, timeline: &Timeline<'h>, signs: &m
             }
             Call::Update { .. } if *answer == Answer::Absent => {
                 add(signs, key, span, Fits::Absence, "NotFound of an update");
+            }
+            Call::Move { .. } | Call::Import { .. } if refused_with("AlreadyExists") => {
+                add(signs, key, span, Fits::Presence, "AlreadyExists");
             }
             Call::Write { .. } if operation.is_removal() => {
                 if let Answer::Stored(state) = answer {
@@ -301,6 +333,7 @@ fn fits(fits: &Fits, line: &Line<'_>, place: usize) -> bool {
     match fits {
         Fits::Place { place: only, .. } => *only == place,
         Fits::Absence => state.is_none(),
+        Fits::Presence => state.is_some(),
         Fits::NotVersion(version) => state.is_none_or(|state| state.version != *version),
         Fits::NotUid(uid) => state.is_none_or(|state| state.uid != *uid),
         Fits::Deleted(uid) => state.is_none_or(|state| state.is_marked || (!uid.is_empty() && state.uid != *uid)),

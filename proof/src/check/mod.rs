@@ -5,6 +5,8 @@
 //! | [`timeline`] | a version has one content and one resource |
 //! | [`linear`] | calls on a resource take effect in an order that agrees with their times; no read is stale |
 //! | [`states`] | uid, generation, content and statuses of consecutive states; compare-and-swap; order of versions |
+//! | [`moves`] | a move and an import make a new resource; a move ends the former one and keeps its content |
+//! | [`references`] | no reference dangles; one is cleared, and a deletion refused, only for a reason |
 //! | [`deletions`] | a resource goes only by a deletion, and takes its owned resources along |
 //! | [`cuts`] | lists and snapshots are as of one commit |
 //! | [`watches`] | events in order, each once, none missing, also over a resumption |
@@ -15,7 +17,9 @@ pub mod access;
 pub mod cuts;
 pub mod deletions;
 pub mod linear;
+pub mod moves;
 pub mod pages;
+pub mod references;
 pub mod states;
 pub mod timeline;
 mod violation;
@@ -32,6 +36,8 @@ pub fn judge(history: &History) -> Vec<Violation> {
     let timeline = Timeline::read(history, &mut found);
     let orders = linear::check(history, &timeline, &mut found);
     states::check(history, &timeline, &mut found);
+    moves::check(history, &timeline, &mut found);
+    references::check(history, &timeline, &orders, &mut found);
     deletions::check(history, &timeline, &orders, &mut found);
     cuts::check(history, &timeline, &mut found);
     watches::check(history, &timeline, &mut found);

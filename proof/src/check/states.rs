@@ -9,14 +9,16 @@ use super::{
     timeline::{Known, Line, Timeline},
     violation::Violation,
 };
-use crate::record::{Answer, Call, History, Key, NEVER, OPEN_EDITION, Operation, State};
+use crate::record::{Answer, Call, History, Key, NEVER, OPEN_EDITION, Operation, State, refers};
 
 /// Checks all resources.
 pub fn check(history: &History, timeline: &Timeline<'_>, found: &mut Vec<Violation>) {
     for (key, line) in &timeline.lines {
         incarnations(key, line, found);
         contents(key, line, found);
-        let is_open = line.has_hidden || line.states.iter().any(|known| known.state.has_finalizers);
+        // The deletion of another resource may change one that refers to it.
+        let is_open =
+            line.has_hidden || refers(&key.kind) || line.states.iter().any(|known| known.state.has_finalizers);
         for (index, known) in line.states.iter().enumerate() {
             let before = index.checked_sub(1).and_then(|before| line.states.get(before)).map(|known| known.state);
             let before = before.filter(|before| before.uid == known.state.uid);
@@ -128,7 +130,7 @@ fn step(key: &Key, known: &Known<'_>, before: Option<&State>, is_open: bool, fou
     if known.writer.is_some() && others(before) != others(state) {
         fail("a status stays", format!("statuses of others changed {pair}"));
     }
-    if is_status && before.content != state.content {
+    if is_status && (before.content != state.content || before.references != state.references) {
         fail("a status changes nothing else", format!("the data changed {pair}"));
     }
 }
@@ -138,12 +140,11 @@ fn versions(history: &History, found: &mut Vec<Violation>) {
     let mut shown: Vec<(u64, u64)> = Vec::new();
     let mut writes = Vec::new();
     for operation in history.operations() {
-        let put = matches!(operation.call, Call::Write { .. } | Call::Status { .. } | Call::Update { .. });
         for state in operation.stored() {
             if operation.ended != NEVER {
                 shown.push((operation.ended, state.version));
             }
-            if put && matches!(operation.answer, Answer::Stored(_)) {
+            if operation.call.is_put() && matches!(operation.answer, Answer::Stored(_)) {
                 writes.push((operation.begun, state));
             }
         }

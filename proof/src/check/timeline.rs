@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::violation::Violation;
-use crate::record::{Call, History, Incarnation, Key, NEVER, Operation, Scope, State};
+use crate::record::{Call, History, Incarnation, Key, NEVER, Operation, Scope, State, refers};
 
 /// The states of one resource.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ impl<'h> Timeline<'h> {
 
 impl<'h> Line<'h> {
     fn attribute(&mut self, operation: &'h Operation, found: &mut Vec<Violation>) {
-        if !matches!(operation.call, Call::Write { .. } | Call::Status { .. } | Call::Update { .. }) {
+        if !operation.call.is_put() {
             return;
         }
         let place = match operation.stored().next() {
@@ -111,7 +111,15 @@ impl<'h> Line<'h> {
         let Some(known) = place.and_then(|place| self.states.get_mut(place)) else { return };
         let made = match &operation.call {
             Call::Status { entry, content, .. } => known.state.statuses.get(entry) == Some(content),
-            Call::Write { content, .. } | Call::Update { content, .. } => known.state.content == *content,
+            Call::Write { content, references, .. } => {
+                known.state.content == *content
+                    && (operation.ended == NEVER
+                        || !refers(&known.state.key.kind)
+                        || known.state.references == *references)
+            }
+            Call::Update { content, .. } | Call::Import { content, .. } => known.state.content == *content,
+            // The rule of moves compares it with the moved resource.
+            Call::Move { .. } => true,
             _ => false,
         };
         if !made {
@@ -132,8 +140,11 @@ impl<'h> Line<'h> {
 
     /// Returns the first state with the text of a call.
     fn made_by(&self, call: &Call) -> Option<usize> {
-        // The write of a namespace has no text, and the end of a finalizer keeps the text of the write before.
-        if matches!(call, Call::Write { releases, content, .. } if *releases || content.is_empty()) {
+        // The write of a namespace has no text, and the end of a finalizer keeps the text of the write before. A state
+        // with references may have been changed by a deletion before it was seen.
+        if matches!(call, Call::Write { releases, content, .. } if *releases || content.is_empty())
+            || call.key().is_some_and(|key| refers(&key.kind))
+        {
             return None;
         }
         self.states.iter().position(|known| match call {
@@ -216,6 +227,7 @@ fn difference(one: &State, other: &State) -> String {
         ("generation", one.generation != other.generation),
         ("content", one.content != other.content),
         ("owner", one.owner != other.owner),
+        ("references", one.references != other.references),
         ("metadata", (one.is_marked, one.has_finalizers) != (other.is_marked, other.has_finalizers)),
         ("status", one.statuses != other.statuses),
     ];

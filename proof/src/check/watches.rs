@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{timeline::Timeline, violation::Violation};
-use crate::record::{Change, History, Incarnation, Key, Mode, Scope, State, Stream};
+use crate::record::{Change, End, History, Incarnation, Key, Mode, Scope, State, Stream};
 
 /// Resources that the client of a watch holds.
 #[derive(Debug, Clone, Default)]
@@ -30,12 +30,27 @@ pub fn check(history: &History, timeline: &Timeline<'_>, found: &mut Vec<Violati
         streams.sort_by_key(|stream| stream.begun);
         let mut replica = None;
         for stream in streams.iter() {
+            ends(stream, found);
             let versions = scopes.entry(&stream.scope).or_insert_with(|| timeline.versions(&stream.scope));
             replica = follow(stream, replica.filter(|_| stream.is_resumed), timeline, versions, found);
             if let (true, Some(replica), Some(ending)) = (stream.is_complete, &replica, &history.ending) {
                 compare(stream, replica, ending, found);
             }
         }
+    }
+}
+
+/// A list's watch cannot resume: it says so to a client that comes back. A watch over HTTP ends with a word.
+fn ends(stream: &Stream, found: &mut Vec<Violation>) {
+    let first = stream.messages.first();
+    if stream.mode == Mode::List && stream.is_resumed && first.is_some_and(|first| !first.is_hard_reset) {
+        let text = format!("{} begins without a reset at {}", stream.watch, stream.begun);
+        found.push(Violation::bare("a client that comes back is reset", text));
+    }
+    if stream.end == End::Silent {
+        let text =
+            format!("{}, begun at {}, was ended by the server without its last event", stream.watch, stream.begun);
+        found.push(Violation::bare("a watch says that it ends", text));
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::references::Reference;
+
 /// Name of a resource, in the order of lists.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
@@ -56,10 +58,13 @@ pub struct State {
     pub owner: Option<Incarnation>,
     /// Whether the resource is marked for deletion.
     pub is_marked: bool,
-    /// Whether the resource has finalizers.
+    /// Whether the resource has finalizers of clients.
     pub has_finalizers: bool,
     /// Texts of the status entries.
     pub statuses: BTreeMap<String, String>,
+    /// References in the data, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<Reference>,
     /// Hash of all of its bytes; 0 if the answer did not have all of it.
     pub digest: u64,
 }

@@ -80,6 +80,21 @@ pub struct Stream {
     pub is_complete: bool,
     /// Messages.
     pub messages: Vec<Message>,
+    /// Its end.
+    #[serde(default)]
+    pub end: End,
+}
+
+/// End of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum End {
+    /// The client ended it, its connection was lost, or its protocol tells no more.
+    #[default]
+    Open,
+    /// The server announced it.
+    Announced,
+    /// The server ended it without a word.
+    Silent,
 }
 
 impl Change {

@@ -3,7 +3,7 @@
 use std::{fs::File, io::Read as _};
 
 use flate2::read::MultiGzDecoder;
-use mortise_proof::record::{Answer, Call, Entry, NAMESPACE, NEVER, Operation, State};
+use mortise_proof::record::{Answer, Call, DRAFT, Entry, NAMESPACE, NEVER, NODE, Operation, State};
 use mortise_resource::pb;
 use mortise_test_process::Outcome;
 use prost::Message;
@@ -59,7 +59,8 @@ fn read(file: &std::path::Path, prefix: &str) -> Outcome<Vec<State>> {
             let record = Record::decode_length_delimited(&mut rest)?;
             let resource = record.resource.filter(|_| record.kind == RESOURCE);
             let found = resource.iter().map(state).filter(|state| {
-                state.key.name.starts_with(prefix) && [ALBUM, ARTIST, NAMESPACE].contains(&state.key.kind.as_str())
+                let kinds = [ALBUM, ARTIST, NAMESPACE, NODE, DRAFT];
+                state.key.name.starts_with(prefix) && kinds.contains(&state.key.kind.as_str())
             });
             states.extend(found);
         }

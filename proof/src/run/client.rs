@@ -51,8 +51,13 @@ impl Client {
         Self { world, number, connection }
     }
 
-    fn resources(&self) -> ResourceServiceClient<tonic::transport::Channel> {
+    pub(super) fn resources(&self) -> ResourceServiceClient<tonic::transport::Channel> {
         ResourceServiceClient::new(self.connection.channel.clone()).max_decoding_message_size(usize::MAX)
+    }
+
+    /// The connection's channel.
+    pub(super) fn channel(&self) -> tonic::transport::Channel {
+        self.connection.channel.clone()
     }
 
     fn queries(&self) -> QueryServiceClient<tonic::transport::Channel> {
@@ -60,7 +65,7 @@ impl Client {
     }
 
     /// Sends a call, and records it. Connects again after an answer that leaves its effect open.
-    async fn record(&mut self, call: Call, answer: impl Future<Output = Answered>) -> Answer {
+    pub(super) async fn record(&mut self, call: Call, answer: impl Future<Output = Answered>) -> Answer {
         let begun = self.world.now();
         let answered = match tokio::time::timeout(CALL_LIMIT, answer).await {
             Ok(answered) => answered,
@@ -114,7 +119,8 @@ impl Client {
         if releases || base.is_some_and(|base| base.has_finalizers) {
             hold(&mut request.metadata, !releases);
         }
-        let call = Call::Write { key: key.clone(), uid: uid.to_owned(), version, content, owner, releases };
+        let (key, uid) = (key.clone(), uid.to_owned());
+        let call = Call::Write { key, uid, version, content, owner, releases, references: Vec::new() };
         let mut client = self.resources();
         self.record(call, async move {
             let answer = client.write(pb::WriteRequest { resource: Some(request) }).await?.into_inner();
@@ -221,7 +227,8 @@ impl Client {
         }
         let (path, body) = (http::path(key, version), http::body(key, &content, owner.as_ref(), &metadata));
         let addr = self.connection.http;
-        let call = Call::Write { key: key.clone(), uid: String::new(), version, content, owner, releases: false };
+        let (key, uid) = (key.clone(), String::new());
+        let call = Call::Write { key, uid, version, content, owner, releases: false, references: Vec::new() };
         self.record(call, async move {
             Ok(Answer::Stored(http::state(&http::ask(web(addr)?, "PUT", &path, Some(body)).await?)))
         })
@@ -308,16 +315,21 @@ impl Client {
         true
     }
 
-    /// Waits until the servers serve the types of the workload.
-    pub(crate) async fn wait_for_types(&mut self, limit: Duration) -> bool {
+    /// Whether the server serves a type.
+    pub(crate) async fn serves(&mut self, kind: &str) -> bool {
+        let request = pb::ListRequest {
+            r#type: Some(type_of(kind)),
+            tenancy: Some(place(DEFAULT_NAMESPACE)),
+            name_prefix: "none".to_owned(),
+        };
+        self.resources().list(request).await.is_ok()
+    }
+
+    /// Waits until the server serves a type of the workload.
+    pub(crate) async fn wait_for_type(&mut self, kind: &str, limit: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < limit {
-            let request = pb::ListRequest {
-                r#type: Some(type_of(convert::ALBUM)),
-                tenancy: Some(place(DEFAULT_NAMESPACE)),
-                name_prefix: "none".to_owned(),
-            };
-            if self.resources().list(request).await.is_ok() {
+            if self.serves(kind).await {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -332,7 +344,7 @@ fn web(addr: Option<SocketAddr>) -> Result<SocketAddr, Status> {
     addr.ok_or_else(|| Status::failed_precondition("no address of HTTP is known"))
 }
 
-fn stored(resource: Option<&pb::Resource>) -> Answer {
+pub(super) fn stored(resource: Option<&pb::Resource>) -> Answer {
     resource.map_or(Answer::Unknown, |resource| Answer::Stored(state(resource)))
 }
 

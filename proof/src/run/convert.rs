@@ -6,8 +6,11 @@ use std::{
 };
 
 use mortise_plugin_demo::proto::hashicorp::consul::internal::demo::v2;
-use mortise_proof::record::{Incarnation, Key, NAMESPACE, PARTITION, Scope, State};
+use mortise_proof::record::{
+    DRAFT, Incarnation, Key, NAMESPACE, NODE, OnDelete, PARTITION, Reference, Scope, State, refers,
+};
 use mortise_resource::{meta, pb};
+use mortise_test_guests::Node;
 use prost::Message as _;
 
 /// Kind of owners.
@@ -16,13 +19,19 @@ pub(crate) const ARTIST: &str = "Artist";
 pub(crate) const ALBUM: &str = "Album";
 /// The partition that always exists.
 const DEFAULT_PARTITION: &str = "default";
+/// Effects of deletions on referrers.
+const ON_DELETE: [OnDelete; 5] =
+    [OnDelete::Block, OnDelete::Unset, OnDelete::Cascade, OnDelete::LaterUnset, OnDelete::LaterCascade];
 /// Finalizer of clients.
 const FINALIZER: &str = "proof.example/held";
 
 /// Returns the type of a kind.
 pub(crate) fn type_of(kind: &str) -> pb::Type {
-    let is_place = matches!(kind, NAMESPACE | PARTITION);
-    let (group, version) = if is_place { ("tenancy", "v2beta1") } else { ("demo", "v2") };
+    let (group, version) = match kind {
+        NAMESPACE | PARTITION => ("tenancy", "v2beta1"),
+        NODE | DRAFT => ("references", "v1"),
+        _ => ("demo", "v2"),
+    };
     pb::Type { group: group.to_owned(), group_version: version.to_owned(), kind: kind.to_owned() }
 }
 
@@ -79,17 +88,67 @@ pub(crate) fn named(id: Option<&pb::Id>) -> Incarnation {
 
 /// Makes a resource for a request.
 pub(crate) fn resource(key: &Key, uid: &str, version: Option<u64>, content: &str) -> pb::Resource {
+    referring(key, uid, version, content, &[])
+}
+
+/// Makes a resource with references for a request; they count for nodes and drafts.
+pub(crate) fn referring(
+    key: &Key,
+    uid: &str,
+    version: Option<u64>,
+    content: &str,
+    references: &[Reference],
+) -> pb::Resource {
+    const DEMO: &str = "hashicorp.consul.internal.demo.v2";
     let data = match key.kind.as_str() {
-        ARTIST => Some(any("Artist", &v2::Artist { name: content.to_owned(), ..v2::Artist::default() })),
-        ALBUM => Some(any("Album", &v2::Album { title: content.to_owned(), ..v2::Album::default() })),
+        ARTIST => Some(any(DEMO, "Artist", &v2::Artist { name: content.to_owned(), ..v2::Artist::default() })),
+        ALBUM => Some(any(DEMO, "Album", &v2::Album { title: content.to_owned(), ..v2::Album::default() })),
+        NODE | DRAFT => Some(any("mortise.test.v1", "Node", &node(content, references))),
         _ => None,
     };
     let version = version.map(|version| version.to_string()).unwrap_or_default();
     pb::Resource { id: Some(id(key, uid)), version, data, ..pb::Resource::default() }
 }
 
-fn any(name: &str, message: &impl prost::Message) -> prost_types::Any {
-    let type_url = format!("type.googleapis.com/hashicorp.consul.internal.demo.v2.{name}");
+/// Makes the data of a node.
+fn node(content: &str, references: &[Reference]) -> Node {
+    let mut node = Node { text: content.to_owned(), ..Node::default() };
+    for Reference { on_delete, target } in references {
+        let place = place(&target.namespace);
+        let name = format!("{}/{}/{}", place.partition, place.namespace, target.name);
+        field(&mut node, *on_delete).push(name);
+    }
+    node
+}
+
+/// Returns the field of the references with an effect.
+fn field(node: &mut Node, on_delete: OnDelete) -> &mut Vec<String> {
+    match on_delete {
+        OnDelete::Block => &mut node.blocked_by,
+        OnDelete::Unset => &mut node.unset_by,
+        OnDelete::Cascade => &mut node.goes_with,
+        OnDelete::LaterUnset => &mut node.unset_later,
+        OnDelete::LaterCascade => &mut node.goes_later,
+    }
+}
+
+/// Returns the references in the data of a node.
+fn references(node: &mut Node) -> Vec<Reference> {
+    let mut references = Vec::new();
+    for on_delete in ON_DELETE {
+        for name in std::mem::take(field(node, on_delete)) {
+            let (place, name) = name.rsplit_once('/').unwrap_or_default();
+            let (partition, within) = place.split_once('/').unwrap_or_default();
+            let target = Key { kind: NODE.to_owned(), namespace: namespace(partition, within), name: name.to_owned() };
+            references.push(Reference { on_delete, target });
+        }
+    }
+    references.sort();
+    references
+}
+
+fn any(package: &str, name: &str, message: &impl prost::Message) -> prost_types::Any {
+    let type_url = format!("type.googleapis.com/{package}.{name}");
     prost_types::Any { type_url, value: message.encode_to_vec() }
 }
 
@@ -100,7 +159,11 @@ pub(crate) fn hold(metadata: &mut BTreeMap<String, String>, holds: bool) {
 
 /// Returns the path of the text in the data of a kind.
 pub(crate) fn content_path(kind: &str) -> &'static str {
-    if kind == ALBUM { "data.title" } else { "data.name" }
+    match kind {
+        ALBUM => "data.title",
+        NODE | DRAFT => "data.text",
+        _ => "data.name",
+    }
 }
 
 /// Returns a status with a text.
@@ -118,11 +181,17 @@ pub(crate) fn status(generation: &str, content: &str) -> pb::Status {
 pub(crate) fn state(resource: &pb::Resource) -> State {
     let Incarnation { key, uid } = named(resource.id.as_ref());
     let bytes = resource.data.as_ref().map(|data| data.value.as_slice()).unwrap_or_default();
-    let content = match key.kind.as_str() {
-        ARTIST => v2::Artist::decode(bytes).unwrap_or_default().name,
-        ALBUM => v2::Album::decode(bytes).unwrap_or_default().title,
-        _ => String::new(),
+    let (content, references) = match key.kind.as_str() {
+        ARTIST => (v2::Artist::decode(bytes).unwrap_or_default().name, Vec::new()),
+        ALBUM => (v2::Album::decode(bytes).unwrap_or_default().title, Vec::new()),
+        NODE | DRAFT => {
+            let mut node = Node::decode(bytes).unwrap_or_default();
+            (std::mem::take(&mut node.text), references(&mut node))
+        }
+        _ => Default::default(),
     };
+    // The host's finalizer holds what others refer to; the rules of references are about it.
+    let has_finalizers = !refers(&key.kind) && meta::has_finalizers(&resource.metadata);
     let mut digest = DefaultHasher::new();
     resource.encode_to_vec().hash(&mut digest);
     let text = |status: &pb::Status| status.conditions.first().map(|first| first.message.clone()).unwrap_or_default();
@@ -135,8 +204,9 @@ pub(crate) fn state(resource: &pb::Resource) -> State {
         content,
         owner: resource.owner.as_ref().map(incarnation),
         is_marked: meta::is_marked(&resource.metadata),
-        has_finalizers: meta::has_finalizers(&resource.metadata),
+        has_finalizers,
         statuses: resource.status.iter().map(|(entry, status)| (entry.clone(), text(status))).collect(),
+        references,
         digest: digest.finish(),
     }
 }

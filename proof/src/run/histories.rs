@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::{
     history::{self, Plans, Subjects},
-    world::Life,
+    world::{Life, PATIENCE},
 };
 
 /// Violations that are printed of one history.
@@ -26,9 +26,13 @@ const MAX_PRINTED: usize = 12;
 /// Options of the command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Histories {
-    /// Servers with the demo plugin and without tokens; by default, the binary `mortise` beside this one is started.
+    /// Servers of one store, with the demo plugin and without tokens; by default, the binary `mortise` beside this one
+    /// is started. Calls are spread over them; none is killed, and no plugin is reloaded.
     #[arg(long, value_delimiter = ',')]
     servers: Vec<SocketAddr>,
+    /// Addresses of HTTP of these servers, in their order.
+    #[arg(long, value_delimiter = ',', requires = "servers")]
+    http: Vec<SocketAddr>,
     /// Binary to start.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -50,15 +54,24 @@ pub(crate) struct Histories {
     /// Names of each kind in each namespace.
     #[arg(long, default_value_t = 12)]
     names: usize,
+    /// Command of the shell, run once in each history; it may end and start some of these servers.
+    #[arg(long, value_name = "COMMAND", requires = "servers")]
+    disturb: Option<String>,
     /// Kills of the server in each history.
-    #[arg(long, default_value_t = 0, num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, default_value_t = 0, num_args = 0..=1, default_missing_value = "1", conflicts_with = "servers")]
     kills: usize,
+    /// Ends of the server with SIGTERM in each history.
+    #[arg(long, default_value_t = 0, num_args = 0..=1, default_missing_value = "1", conflicts_with = "servers")]
+    stops: usize,
     /// Reloads of the plugin in each history.
     #[arg(long, default_value_t = 1)]
     reloads: usize,
     /// Backups in each history.
     #[arg(long, default_value_t = 1)]
     backups: usize,
+    /// Time limit for deferred deletions, and for the last message of a watch, at the end of a history, seconds.
+    #[arg(long, default_value_t = PATIENCE.as_secs())]
+    patience: u64,
     /// Folder for the records of failures.
     #[arg(long, default_value = "target/proof")]
     keep: PathBuf,
@@ -78,7 +91,7 @@ pub(crate) async fn run(options: &Histories) -> Outcome<bool> {
     let mut subjects = match options.servers.as_slice() {
         [] => Subjects::start(&binary()?, &[]).await?,
         addrs => {
-            let life = Life { number: 1, addrs: addrs.to_vec(), http: None };
+            let life = Life { number: 1, addrs: addrs.to_vec(), http: options.http.clone() };
             Subjects { server: None, life: watch::Sender::new(life) }
         }
     };
@@ -115,8 +128,11 @@ async fn one(subjects: &mut Subjects, options: &Histories, seed: u64, number: u6
         clients: options.clients,
         names: options.names,
         kills: options.kills,
+        stops: options.stops,
         reloads: options.reloads,
         backups: options.backups,
+        patience: Duration::from_secs(options.patience),
+        disturbance: options.disturb.clone(),
     };
     let begun = Instant::now();
     let (history, refusals) = history::run(subjects, &plans, seed + number, format!("h{number}x")).await?;

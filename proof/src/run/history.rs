@@ -4,14 +4,16 @@
 use std::{
     collections::BTreeSet,
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use fastrand::Rng;
-use mortise_proof::record::{Answer, DEFAULT_NAMESPACE, Entry, History, Key, Mode, NAMESPACE, Scope, State};
+use mortise_proof::record::{
+    Answer, DEFAULT_NAMESPACE, DRAFT, Entry, History, Key, Mode, NAMESPACE, NODE, OnDelete, Scope, State,
+};
 use mortise_test_process::Outcome;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{process::Command, sync::watch, task::JoinSet};
 
 use super::{
     access, backup,
@@ -23,8 +25,8 @@ use super::{
     world::{Life, World},
 };
 
-/// Time limit for deferred deletions after the last call.
-const QUIET_LIMIT: Duration = Duration::from_secs(20);
+/// Time limit for the types of a server that starts.
+const START_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two looks at the progress.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Attempts of a call at the end.
@@ -40,16 +42,24 @@ pub(crate) struct Plans {
     /// Names of each kind in each namespace.
     pub(crate) names: usize,
     pub(crate) kills: usize,
+    /// Ends with SIGTERM.
+    pub(crate) stops: usize,
     pub(crate) reloads: usize,
     pub(crate) backups: usize,
+    /// Time limit of each wait at the end.
+    pub(crate) patience: Duration,
+    /// Command of the shell that disturbs servers of others.
+    pub(crate) disturbance: Option<String>,
 }
 
 /// Work beside the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Kill,
+    Stop,
     Reload,
     Backup,
+    Command,
 }
 
 /// The servers under test, and the channel by which clients learn of their lives.
@@ -67,7 +77,7 @@ impl Subjects {
 
     /// Starts a prepared server.
     pub(crate) async fn begin(mut server: Server) -> Outcome<Self> {
-        let (addrs, http) = (vec![server.restart().await?], server.process()?.http);
+        let (addrs, http) = (vec![server.restart().await?], Vec::from_iter(server.process()?.http));
         Ok(Self { server: Some(server), life: watch::Sender::new(Life { number: 1, addrs, http }) })
     }
 
@@ -91,7 +101,7 @@ impl Subjects {
             Some(process) => process.kill().await?,
             None => {}
         }
-        let (addrs, http) = (vec![server.restart().await?], server.process()?.http);
+        let (addrs, http) = (vec![server.restart().await?], Vec::from_iter(server.process()?.http));
         note("started");
         self.life.send_modify(|life| *life = Life { number: life.number + 1, addrs, http });
         Ok(())
@@ -113,9 +123,18 @@ pub(crate) async fn run(
     prefix: String,
 ) -> Outcome<(History, String)> {
     let mut random = Rng::with_seed(seed);
-    let world = Arc::new(World::new(prefix, plans.operations, plans.names, subjects.life.subscribe()));
+    let mut world = World::new(prefix, plans.operations, plans.names, subjects.life.subscribe());
+    world.patience = plans.patience;
+    let world = Arc::new(world);
     let mut works: Vec<(usize, Work)> = Vec::new();
-    for (count, work) in [(plans.kills, Work::Kill), (plans.reloads, Work::Reload), (plans.backups, Work::Backup)] {
+    let counts = [
+        (plans.kills, Work::Kill),
+        (plans.stops, Work::Stop),
+        (plans.reloads, Work::Reload),
+        (plans.backups, Work::Backup),
+        (usize::from(plans.disturbance.is_some()), Work::Command),
+    ];
+    for (count, work) in counts {
         works.extend((0..count).map(|_| (random.usize(..plans.operations.max(1)), work)));
     }
     // The last one first, since operations are counted down.
@@ -127,14 +146,25 @@ pub(crate) async fn run(
             }
             match (work, &mut subjects.server) {
                 (Work::Kill, _) => subjects.kill(world).await?,
+                (Work::Stop, _) => subjects.restart(world).await?,
                 (Work::Reload, _) => subjects.reload(world)?,
                 (Work::Backup, Some(server)) => backup::take(server, world).await?,
+                (Work::Command, _) => command(plans.disturbance.as_deref().unwrap_or_default(), world).await?,
                 (Work::Backup, None) => {}
             }
         }
         Ok(())
     };
     run_disturbed(subjects, plans.clients, &world, random, seed, disturb).await
+}
+
+/// Runs a command of the shell, which may end and start servers.
+async fn command(text: &str, world: &World) -> Outcome<()> {
+    let note = |fault: String| world.add(Entry::Fault { time: world.now(), fault });
+    note(format!("begin of {text}"));
+    let status = Command::new("sh").args(["-c", text]).status().await?;
+    note(format!("end of {text}"));
+    if status.success() { Ok(()) } else { Err(format!("the command {text:?} failed: {status}").into()) }
 }
 
 /// Runs a history while a function disturbs the servers, and until the operations of the world are done.
@@ -147,9 +177,18 @@ pub(crate) async fn run_disturbed(
     disturb: impl AsyncFnOnce(&mut Subjects, &World) -> Outcome<()>,
 ) -> Outcome<(History, String)> {
     let mut first = Client::new(world.clone(), 0).await;
-    if !first.wait_for_types(QUIET_LIMIT).await {
+    if !first.wait_for_type(ALBUM, START_LIMIT).await {
         return Err("the server does not serve demo.v2.Album; start it with the demo plugin".into());
     }
+    // Other people's servers may lack the types with references; their histories go without these.
+    let has_nodes = match subjects.server.is_some() {
+        true => first.wait_for_type(NODE, START_LIMIT).await,
+        false => first.serves(NODE).await,
+    };
+    if subjects.server.is_some() && !has_nodes {
+        return Err("the server does not serve references.v1.Node; read its log".into());
+    }
+    world.has_nodes.store(has_nodes, Ordering::Relaxed);
     workload::prepare(&mut first).await;
     let mut watches = JoinSet::new();
     for (number, plan) in plans_of_watches(world).into_iter().enumerate() {
@@ -181,7 +220,8 @@ pub(crate) async fn run_disturbed(
         .iter()
         .map(|(code, count)| format!("{code} {count}"))
         .collect::<BTreeSet<_>>();
-    let history = History { seed, entries: world.take_record(), ending: Some(ending) };
+    let has_several_servers = subjects.life.borrow().addrs.len() > 1;
+    let history = History { seed, has_several_servers, entries: world.take_record(), ending: Some(ending) };
     Ok((history, refusals.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
@@ -189,7 +229,7 @@ pub(crate) async fn run_disturbed(
 async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
     let begun = Instant::now();
     loop {
-        let states = everything(client).await?;
+        let states = everything(client, world).await?;
         let namespaces: BTreeSet<&str> =
             states.iter().filter(|state| state.key.kind == NAMESPACE).map(|state| state.key.name.as_str()).collect();
         let living: BTreeSet<(&Key, &str)> = states.iter().map(|state| (&state.key, state.uid.as_str())).collect();
@@ -202,15 +242,22 @@ async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
                 || state.is_marked
         };
         let left: Vec<&State> = states.iter().filter(|state| is_left(state)).collect();
-        if left.is_empty() || begun.elapsed() > QUIET_LIMIT {
+        if left.is_empty() || begun.elapsed() > world.patience {
             break;
         }
         for state in left.into_iter().filter(|state| state.is_marked && state.key.kind != NAMESPACE) {
             client.release(&state.key).await;
         }
+        // A deletion that goes on later may wait for a blocking reference.
+        let blocks = |state: &&State| state.references.iter().any(|reference| reference.on_delete == OnDelete::Block);
+        for state in states.iter().filter(blocks) {
+            client.write_node(&state.key, ("", Some(state.version)), Vec::new()).await;
+        }
         tokio::time::sleep(PAUSE).await;
     }
-    for key in [watched(world), mark(world, ARTIST), mark(world, ALBUM)] {
+    let kinds = world.kinds().into_iter().filter(|kind| *kind != NAMESPACE);
+    // The marks come last, since watches end with them.
+    for key in [watched(world)].into_iter().chain(kinds.map(|kind| mark(world, kind))) {
         for _ in 0..ATTEMPTS {
             let content = world.text() + LAST_TEXT;
             let answer = client.write(&key, ("", None), content, Extras::default(), false).await;
@@ -219,7 +266,7 @@ async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
             }
         }
     }
-    everything(client).await
+    everything(client, world).await
 }
 
 /// The resource that comes last in a history, and first in lists.
@@ -233,9 +280,9 @@ fn watched(world: &World) -> Key {
 }
 
 /// Lists all resources of the history; `None` without an answer.
-async fn everything(client: &mut Client) -> Option<Vec<State>> {
+async fn everything(client: &mut Client, world: &World) -> Option<Vec<State>> {
     let mut all = Vec::new();
-    for kind in [ALBUM, ARTIST, NAMESPACE] {
+    for kind in world.kinds() {
         let mut found = None;
         // The connection may be one to a killed server.
         for _ in 0..ATTEMPTS {
@@ -258,11 +305,17 @@ fn plans_of_watches(world: &World) -> Vec<Plan> {
         namespace: Some(namespace.to_owned()),
         name: None,
     };
-    let plan =
-        |name: &str, mode, scope, is_restless| Plan { name: name.to_owned(), mode, scope, is_restless, reads: false };
+    let plan = |name: &str, mode, scope, is_restless| Plan {
+        name: name.to_owned(),
+        mode,
+        scope,
+        is_restless,
+        reads: false,
+        is_http: false,
+    };
     let Key { kind, namespace, name } = watched(world);
     let single = Scope { kind, namespace: Some(namespace), name: Some(name) };
-    vec![
+    let mut plans = vec![
         plan("single artist", Mode::Single, single, true),
         plan("list of artists", Mode::List, all(ARTIST), false),
         Plan { reads: true, ..plan("list of albums, read after each event", Mode::List, all(ALBUM), false) },
@@ -272,5 +325,15 @@ fn plans_of_watches(world: &World) -> Vec<Plan> {
         plan("changes of artists in default, resumed", Mode::Stateless, of(ARTIST, DEFAULT_NAMESPACE), true),
         plan("page of artists", Mode::Stateful(PAGE_ROWS), all(ARTIST), false),
         plan("page of albums in default", Mode::Stateful(PAGE_ROWS), of(ALBUM, DEFAULT_NAMESPACE), true),
-    ]
+    ];
+    if world.kinds().contains(&NODE) {
+        plans.push(plan("list of nodes", Mode::List, all(NODE), false));
+        plans.push(plan("changes of drafts, resumed", Mode::Stateless, all(DRAFT), true));
+    }
+    if world.http().is_some() {
+        let http = |plan| Plan { is_http: true, ..plan };
+        plans.push(http(plan("events of artists, again", Mode::List, all(ARTIST), true)));
+        plans.push(http(plan("events of albums that match, resumed", Mode::Stateless, all(ALBUM), true)));
+    }
+    plans
 }

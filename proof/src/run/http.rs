@@ -44,9 +44,9 @@ pub(crate) async fn ask(addr: SocketAddr, method: &str, path: &str, body: Option
 
 /// Returns the refusal of the service behind an answer.
 fn refusal(status: &str, text: &str) -> Status {
-    let code = text.split_once("code = ").and_then(|(_, rest)| rest.split_whitespace().next());
-    let codes = (0..=16).map(Code::from_i32);
-    let code = codes.into_iter().find(|known| code == Some(format!("{known:?}").as_str()));
+    let problem: Value = serde_json::from_str(text).unwrap_or_default();
+    let code = problem.get("code").and_then(Value::as_str);
+    let code = (0..=16).map(Code::from_i32).find(|known| code == Some(format!("{known:?}").as_str()));
     Status::new(code.unwrap_or(Code::Unknown), format!("HTTP {status}: {text}"))
 }
 
@@ -108,6 +108,7 @@ pub(crate) fn state(resource: &Value) -> State {
         is_marked: meta::is_marked(&metadata),
         has_finalizers: meta::has_finalizers(&metadata),
         statuses: statuses.collect(),
+        references: Vec::new(),
         digest: 0,
     }
 }

@@ -9,27 +9,41 @@ use clap::Args;
 use mortise_proof::check::judge;
 use mortise_test_process::Outcome;
 
-use super::history::{self, Plans, Subjects};
+use super::{
+    history::{self, Plans, Subjects},
+    world::PATIENCE,
+};
 
-/// The faults: name, kills and reloads of each history.
-const FAULTS: [(&str, usize, usize); 17] = [
-    ("AckBeforeSync", 2, 0),
-    ("VersionReused", 1, 0),
-    ("LostEvent", 0, 0),
-    ("SwappedEvents", 0, 0),
-    ("EventBeforeVisible", 0, 0),
-    ("DuplicateOnResume", 0, 0),
-    ("WatchSkipsAtReload", 0, 3),
-    ("StaleRead", 0, 0),
-    ("ListLacksPiece", 0, 0),
-    ("CasBeforeLock", 0, 0),
-    ("DeletionIgnoresVersion", 0, 0),
-    ("FinalizerIgnored", 0, 0),
-    ("GenerationKept", 0, 0),
-    ("StatusLost", 0, 0),
-    ("ReaperForgetsChild", 0, 0),
-    ("ReaperWithoutUid", 0, 0),
-    ("PolicyRemembered", 0, 0),
+/// Kills, stops and reloads of a history.
+type Disturbances = (usize, usize, usize);
+/// A history without any.
+const QUIET: Disturbances = (0, 0, 0);
+
+/// The faults: name, and kills, stops and reloads of each history.
+const FAULTS: [(&str, Disturbances); 23] = [
+    ("AckBeforeSync", (2, 0, 0)),
+    ("VersionReused", (1, 0, 0)),
+    ("LostEvent", QUIET),
+    ("SwappedEvents", QUIET),
+    ("EventBeforeVisible", QUIET),
+    ("DuplicateOnResume", QUIET),
+    ("WatchSkipsAtReload", (0, 0, 3)),
+    ("StaleRead", QUIET),
+    ("ListLacksPiece", QUIET),
+    ("CasBeforeLock", QUIET),
+    ("DeletionIgnoresVersion", QUIET),
+    ("FinalizerIgnored", QUIET),
+    ("GenerationKept", QUIET),
+    ("StatusLost", QUIET),
+    ("ReaperForgetsChild", QUIET),
+    ("ReaperWithoutUid", QUIET),
+    ("PolicyRemembered", QUIET),
+    ("MoveKeepsSource", QUIET),
+    ("ImportReplaces", QUIET),
+    ("BlockIgnored", QUIET),
+    ("ResetMissing", QUIET),
+    ("ClosedMissing", (0, 1, 0)),
+    ("PositionIgnored", QUIET),
 ];
 
 /// Options of the command.
@@ -58,10 +72,22 @@ pub(crate) async fn run(options: &Planted) -> Outcome<bool> {
     let mut all_found = true;
     let chosen = |name: &str| options.fault.as_deref().is_none_or(|fault| fault == name);
     // Without a fault, the same build is clean.
-    for (name, kills, reloads) in [("none", 1, 1)].into_iter().chain(FAULTS).filter(|(name, ..)| chosen(name)) {
+    for (name, (kills, stops, reloads)) in
+        [("none", (1, 1, 1))].into_iter().chain(FAULTS).filter(|(name, ..)| chosen(name))
+    {
         let begun = Instant::now();
         let mut subjects = Subjects::start(&options.binary, &[("MORTISE_PLANTED_FAULT", name)]).await?;
-        let plans = Plans { operations: options.operations, clients: 16, names: 12, kills, reloads, backups: 1 };
+        let plans = Plans {
+            operations: options.operations,
+            clients: 16,
+            names: 12,
+            kills,
+            stops,
+            reloads,
+            backups: 1,
+            patience: PATIENCE,
+            disturbance: None,
+        };
         let (mut histories, mut calls, mut found) = (0, 0, None);
         let most = if name == "none" { 3 } else { options.histories };
         while histories < most && found.is_none() {

@@ -1,5 +1,5 @@
 //! The server of a run: a process of the binary beside this one, with the demo plugin in its folder, so that it can be
-//! reloaded. It keeps its data directory over restarts.
+//! reloaded, and with the types that refer to each other. It keeps its data directory over restarts.
 
 use std::{
     net::SocketAddr,
@@ -11,6 +11,8 @@ use mortise_test_process::{Outcome, Process};
 use tempfile::TempDir;
 use tokio::process::Command;
 
+/// The component of the types with references.
+pub(crate) const REFERENCES_WASM: &[u8] = include_bytes!(env!("REFERENCES_WASM"));
 /// The component of the demo plugin.
 const DEMO_WASM: &[u8] = include_bytes!(env!("DEMO_WASM"));
 
@@ -27,6 +29,7 @@ impl Server {
     /// Makes the place of a server: an empty directory with the plugin in its folder.
     pub(crate) fn prepare(binary: &Path, dir: TempDir, env: Vec<(String, String)>) -> Outcome<Self> {
         std::fs::create_dir(dir.path().join("plugins"))?;
+        std::fs::write(dir.path().join("plugins/references.wasm"), REFERENCES_WASM)?;
         let mut server = Self { binary: binary.to_owned(), dir, process: None, env, reloads: 0 };
         server.reload()?;
         Ok(server)

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use mortise_proof::record::{Change, Entry, Incarnation, Key, Message, Mode, Scope, State, Stream};
+use mortise_proof::record::{Change, End, Entry, Incarnation, Key, Message, Mode, Scope, State, Stream};
 use mortise_resource::{
     data::{
         WatchResourceRequest, WatchResourceResponse, WatchResourcesRequest, WatchResourcesResponse,
@@ -19,11 +19,10 @@ use tonic::Status;
 use super::{
     client::Client,
     convert::{id, named, scope_place, state, type_of},
-    world::{Connection, World},
+    sse,
+    world::{CALL_LIMIT, Connection, World},
 };
 
-/// Time limit for the mark that ends a history, once it was written.
-const MARK_LIMIT: Duration = Duration::from_secs(20);
 /// Pause before a watch is opened again.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -40,21 +39,36 @@ pub(crate) struct Plan {
     pub(crate) is_restless: bool,
     /// Whether it reads each resource at once after its event.
     pub(crate) reads: bool,
+    /// Whether it is a watch over HTTP.
+    pub(crate) is_http: bool,
 }
 
 enum Open {
     Events(tonic::Streaming<pb::WatchEvent>),
     Changes(tonic::Streaming<WatchResourcesResponse>),
     Single(tonic::Streaming<WatchResourceResponse>),
+    Http(sse::Events),
+}
+
+impl Open {
+    /// The end, as far as the watch says it.
+    fn end(&self) -> End {
+        match self {
+            Self::Http(events) => events.end,
+            Self::Events(_) | Self::Changes(_) | Self::Single(_) => End::Open,
+        }
+    }
 }
 
 /// Keeps a watch open until it has seen `mark`, after the beginning of the finish.
 pub(crate) async fn keep(world: Arc<World>, number: usize, plan: Plan, mark: Key, mut random: Rng) {
     let mut finish = world.finish.subscribe();
     let mut reader = Client::new(world.clone(), number).await;
-    let (mut token, mut chain) = (String::new(), 0_usize);
+    let (mut token, mut chain, mut attempt) = (String::new(), 0_usize, 0);
     loop {
-        let connection = world.connect(number).await;
+        // With several servers, a watch resumes at another one.
+        let connection = world.connect(number + attempt).await;
+        attempt += 1;
         if token.is_empty() {
             chain += 1;
         }
@@ -66,6 +80,7 @@ pub(crate) async fn keep(world: Arc<World>, number: usize, plan: Plan, mark: Key
             is_resumed: !token.is_empty(),
             is_complete: false,
             messages: Vec::new(),
+            end: End::Open,
         };
         let Ok(mut open) = open(&world, &connection, &plan, &token, &mut random).await else {
             if *finish.borrow() && !world.lives(&connection) {
@@ -83,7 +98,7 @@ pub(crate) async fn keep(world: Arc<World>, number: usize, plan: Plan, mark: Key
             }
             let next = async {
                 match is_finishing {
-                    true => tokio::time::timeout(MARK_LIMIT, next(plan.mode, &mut open)).await.ok(),
+                    true => tokio::time::timeout(world.patience, next(plan.mode, &mut open)).await.ok(),
                     false => Some(next(plan.mode, &mut open).await),
                 }
             };
@@ -121,12 +136,13 @@ pub(crate) async fn keep(world: Arc<World>, number: usize, plan: Plan, mark: Key
                 break true;
             }
         };
-        stream.is_complete = is_marked;
+        (stream.is_complete, stream.end) = (is_marked, open.end());
         world.add(Entry::Stream(stream));
         if is_marked {
             return;
         }
-        if plan.mode != Mode::Stateless || random.u8(..8) == 0 {
+        let may_resume = plan.mode == Mode::Stateless || plan.is_http;
+        if !may_resume || random.u8(..8) == 0 {
             token.clear();
         }
     }
@@ -139,6 +155,13 @@ async fn open(
     token: &str,
     random: &mut Rng,
 ) -> Result<Open, Status> {
+    if plan.is_http {
+        let addr = connection.http.ok_or_else(|| Status::failed_precondition("no address of HTTP is known"))?;
+        let path = sse::path(&plan.scope, plan.mode, &world.prefix);
+        let opening = sse::Events::open(addr, &path, plan.mode, token);
+        let opened = tokio::time::timeout(CALL_LIMIT, opening).await;
+        return opened.map_err(|_| Status::deadline_exceeded("no answer in time"))?.map(Open::Http);
+    }
     let tenancy = Some(scope_place(&plan.scope));
     let resource_type = Some(type_of(&plan.scope.kind));
     if plan.mode == Mode::List {
@@ -177,6 +200,7 @@ async fn next(mode: Mode, open: &mut Open) -> Result<Option<(Message, Option<Str
     let empty =
         Message { received: 0, changes: Vec::new(), is_current: false, is_soft_reset: false, is_hard_reset: false };
     match open {
+        Open::Http(events) => events.next().await,
         Open::Events(events) => {
             let Some(event) = events.message().await?.and_then(|event| event.event) else { return Ok(None) };
             let message = match event {

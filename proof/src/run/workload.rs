@@ -1,15 +1,20 @@
 //! The random calls of a client. All clients use the same few resources, so that they get into each other's way.
 
+use std::sync::atomic::Ordering;
+
 use fastrand::Rng;
 use mortise_proof::record::{Answer, Incarnation, Key, NAMESPACE, PARTITION, Scope, State};
 
 use super::{
     client::{Client, Extras},
     convert::{ALBUM, ARTIST},
+    ties,
 };
 
 /// Share of writes that hold a resource by a finalizer, of 100.
 const HELD: u8 = 6;
+/// Share of calls about resources that refer to each other: so many of so many.
+const NODES: (u8, u8) = (1, 5);
 /// Names of a read of several.
 const BATCH: usize = 5;
 
@@ -33,6 +38,9 @@ fn any_key(client: &Client, random: &mut Rng) -> Key {
 }
 
 async fn step(client: &mut Client, random: &mut Rng) {
+    if client.world.has_nodes.load(Ordering::Relaxed) && random.u8(..NODES.1) < NODES.0 {
+        return ties::step(client, random).await;
+    }
     let key = any_key(client, random);
     let known = client.world.known(&key);
     match (random.u16(..1_000), known) {
@@ -125,6 +133,7 @@ fn new_base(client: &Client, random: &mut Rng, key: &Key) -> Option<State> {
         is_marked: false,
         has_finalizers: random.u8(..100) < HELD,
         statuses: Default::default(),
+        references: Vec::new(),
         digest: 0,
     })
 }

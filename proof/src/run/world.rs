@@ -5,28 +5,32 @@ use std::{
     net::SocketAddr,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use mortise_proof::record::{Entry, Key, State};
+use mortise_proof::record::{DRAFT, Entry, Key, NAMESPACE, NODE, State};
 use mortise_test_process::channel;
 use tokio::sync::watch;
 use tonic::{Code, Status, transport::Channel};
+
+use super::convert::{ALBUM, ARTIST};
 
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// Time limit of a call.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(20);
+/// Time limit for deferred deletions, and for the last message of a watch, at the end of a history.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Addresses of the servers in one of their lives; none while they are down.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Life {
     pub(crate) number: u64,
     pub(crate) addrs: Vec<SocketAddr>,
-    /// Address of HTTP of the server of this run.
-    pub(crate) http: Option<SocketAddr>,
+    /// Known addresses of HTTP.
+    pub(crate) http: Vec<SocketAddr>,
 }
 
 /// Shared state of a history.
@@ -38,6 +42,10 @@ pub(crate) struct World {
     pub(crate) namespaces: Vec<String>,
     /// Names of each kind in each namespace.
     pub(crate) names: usize,
+    /// Time limit of each wait at the end.
+    pub(crate) patience: Duration,
+    /// Whether the servers serve the types with references.
+    pub(crate) has_nodes: AtomicBool,
     life: watch::Receiver<Life>,
     known: Mutex<HashMap<Key, State>>,
     record: Mutex<Vec<Entry>>,
@@ -67,6 +75,8 @@ impl World {
             prefix,
             namespaces,
             names,
+            patience: PATIENCE,
+            has_nodes: AtomicBool::new(false),
             life,
             known: Mutex::default(),
             record: Mutex::default(),
@@ -74,6 +84,14 @@ impl World {
             left: AtomicUsize::new(operations),
             finish: watch::Sender::new(false),
             refusals: Mutex::default(),
+        }
+    }
+
+    /// Returns the kinds of all resources of the history, but for partitions, in the order of lists.
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        match self.has_nodes.load(Ordering::Relaxed) {
+            true => vec![ALBUM, ARTIST, DRAFT, NAMESPACE, NODE],
+            false => vec![ALBUM, ARTIST, NAMESPACE],
         }
     }
 
@@ -134,24 +152,28 @@ impl World {
     /// Connects to the server of a client, and waits for its next life if it is down.
     pub(crate) async fn connect(&self, client: usize) -> Connection {
         let mut life = self.life.clone();
+        let mut turn = client;
         loop {
             let Life { number, addrs, http } = life.borrow_and_update().clone();
             let count = addrs.len().max(1);
-            if let Some(addr) = addrs.get(client % count)
+            if let Some(addr) = addrs.get(turn % count)
                 && let Ok(channel) = channel(*addr).await
             {
+                let http = http.get(turn % http.len().max(1)).copied();
                 return Connection { channel, http, life: number };
             }
             tokio::select! {
                 changed = life.changed() => if changed.is_err() { tokio::time::sleep(CONNECT_PAUSE).await },
                 () = tokio::time::sleep(CONNECT_PAUSE) => {}
             }
+            // Another server may answer.
+            turn = turn.wrapping_add(1);
         }
     }
 
-    /// Address of HTTP, while the server of this run is up.
+    /// An address of HTTP, if one is known and up.
     pub(crate) fn http(&self) -> Option<SocketAddr> {
-        self.life.borrow().http
+        self.life.borrow().http.first().copied()
     }
 
     /// Whether the servers have not been restarted since.
@@ -172,6 +194,7 @@ pub(crate) fn is_open(status: &Status) -> bool {
         status.code(),
         Code::NotFound
             | Code::Aborted
+            | Code::AlreadyExists
             | Code::FailedPrecondition
             | Code::InvalidArgument
             | Code::PermissionDenied

@@ -89,6 +89,7 @@ fn a_watch_of_one_resource_misses_nothing() {
             is_resumed: false,
             is_complete: false,
             messages,
+            end: End::Open,
         };
         [writes(), vec![Entry::Stream(stream)]].concat()
     };

@@ -42,6 +42,7 @@ fn a_write_without_an_answer_may_be_done_or_not() {
             content: stored.content,
             owner: None,
             releases: false,
+            references: Vec::new(),
         };
         call(30, NEVER, request, Answer::Unknown)
     };
@@ -134,6 +135,7 @@ fn a_refusal_needs_another_version() {
             content: "x".into(),
             owner: None,
             releases: false,
+            references: Vec::new(),
         };
         call(span.0, span.1, request, Answer::Refused { code: "Aborted".into(), text: "CAS".into() })
     };
@@ -154,6 +156,7 @@ fn a_write_is_stored_as_sent() {
         content: "other".into(),
         owner: None,
         releases: false,
+        references: Vec::new(),
     };
     assert_broken("a write is stored as sent", vec![call(10, 20, request, Answer::Stored(state("a", "u", 1, 1)))]);
 }

@@ -50,6 +50,7 @@ fn finalizers_hold() {
             content: "c1".into(),
             owner: None,
             releases: true,
+            references: Vec::new(),
         };
         call(50, 60, request, Answer::Stored(State { has_finalizers: false, ..marked.clone() }))
     };

@@ -9,6 +9,7 @@ mod ends;
 mod model;
 mod shrinking;
 mod streams;
+mod ties;
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ fn state(name: &str, uid: &str, version: u64, text: u64) -> State {
         is_marked: false,
         has_finalizers: false,
         statuses: BTreeMap::new(),
+        references: Vec::new(),
         digest: version,
     }
 }
@@ -41,8 +43,15 @@ fn call(begun: u64, ended: u64, call: Call, answer: Answer) -> Entry {
 
 fn write(span: (u64, u64), version: Option<u64>, stored: State) -> Entry {
     let content = stored.content.clone();
-    let request =
-        Call::Write { key: stored.key.clone(), uid: String::new(), version, content, owner: None, releases: false };
+    let request = Call::Write {
+        key: stored.key.clone(),
+        uid: String::new(),
+        version,
+        content,
+        owner: None,
+        releases: false,
+        references: Vec::new(),
+    };
     call(span.0, span.1, request, Answer::Stored(stored))
 }
 
@@ -71,7 +80,7 @@ fn scope() -> Scope {
 }
 
 fn history(entries: Vec<Entry>) -> History {
-    History { seed: 0, entries, ending: None }
+    History { entries, ..History::default() }
 }
 
 /// Names of the broken rules.

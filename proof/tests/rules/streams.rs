@@ -10,7 +10,16 @@ fn message(received: u64, changes: Vec<Change>, is_current: bool) -> Message {
 
 fn stream(mode: Mode, begun: u64, is_resumed: bool, messages: Vec<Message>) -> Entry {
     let watch = "w".into();
-    Entry::Stream(Stream { watch, mode, scope: scope(), begun, is_resumed, is_complete: false, messages })
+    Entry::Stream(Stream {
+        watch,
+        mode,
+        scope: scope(),
+        begun,
+        is_resumed,
+        is_complete: false,
+        messages,
+        end: End::Open,
+    })
 }
 
 fn shows(received: u64, states: Vec<State>) -> Message {

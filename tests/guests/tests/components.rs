@@ -67,7 +67,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("mutate-status", &["mutating", "plugin"]),
         ("mutate-twice", &["mutating", "plugin"]),
         ("no-hook", &["plugin"]),
-        ("references", &["plugin"]),
+        ("references", &["importing", "moving", "plugin"]),
         ("oversized-reply", all),
         ("own-limits", all),
         ("panic", all),

@@ -27,7 +27,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use super::{Shared, error::HttpError, json::Printer, request::TypeRequest};
-use crate::call::{run_guarded, type_span};
+use crate::{
+    call::{run_guarded, type_span},
+    planted::{self, Fault},
+};
 
 /// Watches a collection.
 pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpError> {
@@ -71,7 +74,8 @@ async fn open(
         _permit: permit,
     };
     // A client that comes back still has the state of the earlier stream.
-    let reset = request.parts.headers.contains_key(LAST_EVENT_ID).then(|| Ok(reset()));
+    let is_back = request.parts.headers.contains_key(LAST_EVENT_ID) && !planted::happens(Fault::ResetMissing);
+    let reset = is_back.then(|| Ok(reset()));
     let events = futures::StreamExt::chain(stream::iter(reset), open.stream());
     Ok(unbuffered(Sse::new(events).keep_alive(keep_alive).into_response()))
 }
@@ -127,6 +131,7 @@ impl OpenWatch {
             let mut open = open?;
             match open.next().await {
                 Ok(event) => Some((Ok(event), Some(open))),
+                Err(_) if planted::happens(Fault::ClosedMissing) => None,
                 Err(error) => Some((Ok(ended(&open.shared, &open.path, error)), None)),
             }
         })

@@ -28,14 +28,20 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use super::{Shared, error::HttpError, json::Printer, request::TypeRequest, watch};
-use crate::call::{run_guarded, type_span};
+use crate::{
+    call::{run_guarded, type_span},
+    planted::{self, Fault},
+};
 
 /// Watches the matching resources.
 pub(super) async fn collection(request: TypeRequest) -> Result<Response, HttpError> {
     let caller = request.caller();
     let permit = watch::permit(&request.shared)?;
     let wanted = request.kind.gvk.to_pb();
-    let resume_token = resume_token(&request);
+    let mut resume_token = resume_token(&request);
+    if planted::happens(Fault::PositionIgnored) {
+        resume_token.clear();
+    }
     let is_resumed = !resume_token.is_empty();
     let search = request.query.search(wanted.clone())?;
     let rpc = WatchResourcesRequest::from_search(search, WatchType::Stateless, resume_token);

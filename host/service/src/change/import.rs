@@ -27,6 +27,7 @@ use super::{
 use crate::{
     call::{Caller, store_fault::store_fault},
     core::ids::{self, tenancy_of},
+    planted::{self, Fault},
     registry::ResourceType,
     rules::{
         RequestHooks, admit,
@@ -95,13 +96,16 @@ impl Changes {
         let (warnings, units) = admit::admit(&self.core, &mut hooks, Verb::Write, &kind, &mut resource, None).await?;
         admit::check_size(&self.core, &resource, None)?;
         units.check_unmarked(resource.id.as_ref().map(tenancy_of).unwrap_or(&pb::Tenancy::default()))?;
-        self.check_absent(&resource).await?;
+        if !planted::happens(Fault::ImportReplaces) {
+            self.check_absent(&resource).await?;
+        }
         if request.dry_run {
             return Ok(ImportResponse { resource: Some(resource), warnings });
         }
         if let Some(id) = &mut resource.id {
             id.uid = ids::ulid();
         }
+        planted::replace_stored(&self.core, &mut resource).await;
         resource.generation = ids::ulid();
         server_meta::set(&kind, &mut resource, None, None);
         let placement = Placement { policy: units.policy.as_deref(), ..Placement::default() };

@@ -19,6 +19,7 @@ use crate::{
     },
     core::ids::{self, tenancy_of},
     deletion::{PlannedAction, Purpose},
+    planted::{self, Fault},
     references::ResourceKey,
     registry::{Owner, Registry, ResourceType},
     rules::{
@@ -92,7 +93,9 @@ impl Changes {
         }
         let mut batch = result.batch(&new_kind, resource, expect, references);
         batch.referrers = self.check_unreferenced(&registry, caller, &old).await?;
-        batch.mutations.extend(removal(old));
+        if !planted::happens(Fault::MoveKeepsSource) {
+            batch.mutations.extend(removal(old));
+        }
         caller.start_commit().await;
         let stored = self.core.backend.commit(batch).await.map_err(|e| match e {
             StoreError::CasFailure { .. }
