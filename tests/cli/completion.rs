@@ -69,7 +69,7 @@ async fn values_come_from_the_server() {
         (&["ls", "artist", "li"], &["limp"]),
         (&["rm", "artist", "li"], &["limp"]),
         // Commands and flags.
-        (&["compl"], &["completions"]),
+        (&["compl"], &["completion"]),
         (&["plugin", "roll"], &["rollback"]),
         (&["get", "artist", "--show-l"], &["--show-labels"]),
         // Names of a type that does not exist.

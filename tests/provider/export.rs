@@ -23,8 +23,17 @@ fn platform() -> String {
     format!("{os}_{}", if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" })
 }
 
-/// This program without its symbols, which are most of a debug build.
+/// The first MiB of this program: enough for an export, which looks at the head alone, and for hashes.
 fn small_program(dir: &Path) -> PathBuf {
+    let (mut bytes, program) = (Vec::new(), dir.join("small"));
+    let whole = fs::File::open(env!("CARGO_BIN_EXE_mortise")).unwrap();
+    std::io::Read::read_to_end(&mut std::io::Read::take(whole, 1 << 20), &mut bytes).unwrap();
+    fs::write(&program, bytes).unwrap();
+    program
+}
+
+/// This program without its symbols, which are most of a debug build.
+fn stripped_program(dir: &Path) -> PathBuf {
     let program = dir.join("mortise");
     let stripped = Command::new("strip").arg("-o").arg(&program).arg(env!("CARGO_BIN_EXE_mortise")).status();
     if !stripped.is_ok_and(|status| status.success()) {
@@ -145,17 +154,22 @@ async fn a_lock_of_an_export_accepts_later_exports_of_every_schema_and_no_other_
         assert_eq!(core.lock(), lock);
     }
     // No server can be reached: the schema beside the package counts, and that of the variable before it.
+    let real = dir.path().join("real");
+    export(&changed, &stripped_program(dir.path()), &real);
+    let with_program = Installation::new(core.core);
+    let (installed, text) = with_program.init(&of_files(&real), &[], &[]);
+    assert!(installed, "{text}");
     fs::write(
-        core.path("main.tf"),
+        with_program.path("main.tf"),
         format!("{REQUIRED}resource \"mortise_fields_everything\" \"x\" {{\n  name = \"x\"\n  data {{}}\n}}\n"),
     )
     .unwrap();
-    let (valid, text) = core.run(&["validate"], &[]);
+    let (valid, text) = with_program.run(&["validate"], &[]);
     assert!(valid, "{text}");
     let old = one.join(&schema);
-    let (valid, text) = core.run(&["validate"], &[("MORTISE_PROVIDER_SCHEMA", old.to_str().unwrap())]);
+    let (valid, text) = with_program.run(&["validate"], &[("MORTISE_PROVIDER_SCHEMA", old.to_str().unwrap())]);
     assert!(!valid && text.contains("does not support resource type"), "{text}");
-    let (valid, text) = core.run(&["validate"], &[("MORTISE_PROVIDER_SCHEMA", "/nonexistent")]);
+    let (valid, text) = with_program.run(&["validate"], &[("MORTISE_PROVIDER_SCHEMA", "/nonexistent")]);
     assert!(!valid && text.contains("no file with schemas of this release"), "{text}");
 
     let mut bytes = fs::read(&program).unwrap();

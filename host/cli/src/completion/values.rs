@@ -10,7 +10,7 @@ use mortise_resource::{
     data::{ListFunctionsRequest, SearchRequest},
     goten::View,
     pb,
-    types::gvk,
+    types::{self, Gvk, gvk},
 };
 use mortise_text::Types as _;
 use prost_reflect::{Kind as FieldKind, MessageDescriptor};
@@ -152,8 +152,13 @@ impl Server {
     /// Names of a type in the command's place, each behind `before`.
     async fn names(&self, ty: &pb::Type, prefix: &str, before: &str) -> Result<Explained, CliError> {
         let found = self.search(ty, prefix, View::Name).await?;
-        let names = found.into_iter().filter_map(|resource| resource.id).map(|id| id.name);
-        Ok(names.map(|name| (format!("{before}{name}"), String::new())).collect())
+        let mut names: BTreeSet<String> =
+            found.into_iter().filter_map(|resource| resource.id).map(|id| id.name).collect();
+        // The units that exist without being stored.
+        if [types::namespace(), types::partition()].contains(&Gvk::from(ty)) {
+            names.insert("default".to_owned());
+        }
+        Ok(names.into_iter().map(|name| (format!("{before}{name}"), String::new())).collect())
     }
 
     async fn search(&self, ty: &pb::Type, prefix: &str, view: View) -> Result<Vec<pb::Resource>, CliError> {
