@@ -40,13 +40,13 @@ const serviceConfig = `{
     "name": [{"service": "hashicorp.consul.resource.ResourceService", "method": "Read"},
              {"service": "hashicorp.consul.resource.ResourceService", "method": "List"},
              {"service": "mortise.v1.QueryService", "method": "Search"}],
-    "timeout": "10s",
+    "timeout": "30s",
     "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.2s", "maxBackoff": "5s", "backoffMultiplier": 2,
                     "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]}
   }, {
     "name": [{"service": "hashicorp.consul.resource.ResourceService", "method": "Write"},
              {"service": "hashicorp.consul.resource.ResourceService", "method": "Delete"}],
-    "timeout": "10s",
+    "timeout": "30s",
     "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.2s", "maxBackoff": "5s", "backoffMultiplier": 2,
                     "retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}
   }]

@@ -33,7 +33,7 @@ const details = protobuf.parse(`syntax = "proto3"; package google.rpc;
 const RESOURCES = "hashicorp.consul.resource.ResourceService";
 const retried = (names, codes) => ({
   name: names.map(([service, method]) => ({ service, method })),
-  timeout: "10s",
+  timeout: "30s",
   retryPolicy: { maxAttempts: 5, initialBackoff: "0.2s", maxBackoff: "5s", backoffMultiplier: 2, retryableStatusCodes: codes },
 });
 

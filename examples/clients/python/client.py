@@ -25,7 +25,7 @@ RESOURCES = "hashicorp.consul.resource.ResourceService"
 def method_config(methods, codes):
     return {
         "name": [{"service": service, "method": method} for service, method in methods],
-        "timeout": "10s",
+        "timeout": "30s",
         "retryPolicy": {
             "maxAttempts": 5,
             "initialBackoff": "0.2s",

@@ -27,7 +27,7 @@ use crate::api::{
 };
 
 /// Time for a read or a write.
-const CALL_TIME: Duration = Duration::from_secs(10);
+const CALL_TIME: Duration = Duration::from_secs(30);
 /// Attempts of a call, the first one included.
 const MAX_ATTEMPTS: u32 = 5;
 /// Wait before the second attempt, if the server names none; it doubles with each further one.

@@ -76,7 +76,7 @@ final class Connect {
             "maxBackoff", "5s",
             "backoffMultiplier", 2.0,
             "retryableStatusCodes", codes);
-    return Map.of("name", methods, "timeout", "10s", "retryPolicy", policy);
+    return Map.of("name", methods, "timeout", "30s", "retryPolicy", policy);
   }
 
   /** A channel whose calls have a token. */
