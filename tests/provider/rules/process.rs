@@ -229,7 +229,7 @@ async fn a_server_that_goes_away_costs_no_state() {
     away(&core.data(EVERYTHING, &[("name", text("x"))]).await.unwrap_err());
 }
 
-/// One core is enough for the number: cores themselves take most of the time.
+/// Runs with one core, since cores themselves take most of the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_core_applies_200_resources_and_finds_nothing_to_do() {
     let Some(core) = RealCore::opentofu().or_else(RealCore::terraform) else { return };

@@ -3,8 +3,8 @@
 //! # Contract
 //! A shell runs this program with `MORTISE_COMPLETE` set and the words behind `--`, and gets one candidate for each line.
 //! Values come from the server that the words, the environment and the context name, by the caller's token. A server
-//! that is away, refuses or is slow costs a second at most, and leaves its candidates out
-//! without a word, since anything printed would destroy the line that is typed.
+//! that is away, refuses or is slow costs a second at most, and leaves its candidates out without a word, since anything
+//! printed would destroy the line that is typed.
 //!
 //! The candidates of a value depend on its name in the help (`TYPE NAME`, `PATHS`) or on its flag (`--namespace`), so
 //! that a new command has them without further work: `kind` is the table.
