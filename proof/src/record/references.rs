@@ -25,7 +25,7 @@ pub enum OnDelete {
 }
 
 impl OnDelete {
-    /// Whether the deletion of the target deletes the resource, too.
+    /// Tells whether the deletion of the target deletes the resource, too.
     #[must_use]
     pub fn cascades(self) -> bool {
         matches!(self, Self::Cascade | Self::LaterCascade)
@@ -41,7 +41,7 @@ pub struct Reference {
     pub target: Key,
 }
 
-/// Whether resources of a kind may refer to others.
+/// Tells whether resources of a kind may refer to others.
 #[must_use]
 pub fn refers(kind: &str) -> bool {
     matches!(kind, NODE | DRAFT)

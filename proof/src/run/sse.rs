@@ -28,7 +28,7 @@ pub(crate) struct Events {
     chunks: Vec<u8>,
     /// Received bytes, without their chunks.
     body: Vec<u8>,
-    /// Whether the last chunk was received.
+    /// Tells whether the last chunk was received.
     is_over: bool,
     mode: Mode,
     /// The end, once it is known.

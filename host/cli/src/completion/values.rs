@@ -215,7 +215,7 @@ impl Server {
     }
 }
 
-/// Message of a field that holds one, or of the values of a map's field.
+/// Message of a field that holds one; `None` for lists and maps, whose items have no path.
 fn fields_below(of: &MessageDescriptor, name: &str) -> Option<MessageDescriptor> {
     let field = of.get_field_by_name(name)?;
     match field.kind() {

@@ -27,7 +27,7 @@ use mortise_resource::{
     Error,
     backoff::{Backoff, Waits},
     pb,
-    types::Gvk,
+    types::{Gvk, plugin},
 };
 use mortise_service::{ResourceService, WatchEvent};
 use parking_lot::Mutex;
@@ -66,11 +66,6 @@ fn slot_in(kind: &Gvk, place: (&str, &str), name: &str) -> u32 {
     u32::try_from(hash).unwrap_or_default()
 }
 
-/// The type of plugins.
-fn plugins() -> Gvk {
-    Gvk::new("mortise", "v1", "Plugin")
-}
-
 /// The signals.
 pub(super) struct Changes {
     service: ResourceService,
@@ -102,7 +97,7 @@ impl Changes {
     /// Waits for a change of one of the slots after the store had the version `since`.
     pub(super) fn wait(self: &Arc<Self>, mut slots: Vec<u32>, since: u64) -> Wait {
         if !self.is_started.swap(true, Ordering::AcqRel) {
-            for kind in [service_endpoints(), slices(), workloads(), plugins()] {
+            for kind in [service_endpoints(), slices(), workloads(), plugin()] {
                 tokio::spawn(self.clone().run(kind));
             }
         }
@@ -153,7 +148,7 @@ impl Changes {
                     self.note_all();
                 }
                 // The catalog may be disabled, or another version of it.
-                WatchEvent::Upsert(_) | WatchEvent::Delete(_) if is_live && *kind == plugins() => self.note_all(),
+                WatchEvent::Upsert(_) | WatchEvent::Delete(_) if is_live && *kind == plugin() => self.note_all(),
                 WatchEvent::Upsert(resource) | WatchEvent::Delete(resource) if is_live => {
                     self.note(kind, (resource.partition(), resource.namespace()), resource.name());
                 }

@@ -56,7 +56,7 @@ impl Filter {
         self.0.check(sample)
     }
 
-    /// Whether an entry passes.
+    /// Tells whether an entry passes.
     pub(super) fn passes(&self, entry: &Value) -> bool {
         self.0.passes(entry)
     }

@@ -124,7 +124,7 @@ impl Parser {
         word
     }
 
-    /// Whether the next word is a keyword, which is then taken.
+    /// Tells whether the next word is a keyword, which is then taken.
     fn takes(&mut self, keyword: &str) -> bool {
         let is_next = matches!(self.peek(), Some(Word::Bare(word)) if word.eq_ignore_ascii_case(keyword));
         self.next += usize::from(is_next);

@@ -119,12 +119,12 @@ impl Instance {
         self.ports.first().map_or(0, |port| port.port)
     }
 
-    /// Whether the instance has a tag, in any case, as Consul compares them.
+    /// Tells whether the instance has a tag, in any case, as Consul compares them.
     pub(super) fn has_tag(&self, wanted: &str) -> bool {
         self.tags.iter().any(|tag| tag.eq_ignore_ascii_case(wanted))
     }
 
-    /// Whether all checks pass, none of them with a warning.
+    /// Tells whether all checks pass, none of them with a warning.
     pub(super) fn passes(&self) -> bool {
         self.checks.iter().all(|check| check.status == Status::Passing)
     }

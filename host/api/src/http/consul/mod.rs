@@ -13,7 +13,7 @@
 //! for the next one (`blocked`); `changes` tells it when something it was made from has changed.
 //!
 //! # Cost
-//! A question about a service costs a read of its endpoints and of each slice, and one BatchGet for 1,000 workloads.
+//! A question about a service costs a read of its endpoints and of each slice, and one BatchGet for 250 workloads.
 //! The others read the three types in one namespace; two of them are answered at once. A waiting question costs nothing
 //! until a resource that it was made from changes. Then it is answered once, for all clients that wait for it.
 //!
@@ -72,7 +72,7 @@ const AREAS: [&str; 23] = [
 /// Areas that are single paths, or have no further elements of use here.
 const SINGLE: [&str; 2] = ["snapshot", "txn"];
 
-/// Whether a path is one of Consul's, served or not. Its errors are plain text.
+/// Tells whether a path is one of Consul's, served or not. Its errors are plain text.
 pub(super) fn has_path(path: &str) -> bool {
     let area = path.strip_prefix("/v1/").and_then(|rest| rest.split('/').next());
     area.is_some_and(|area| AREAS.contains(&area) || SINGLE.contains(&area))

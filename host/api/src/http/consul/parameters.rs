@@ -53,7 +53,7 @@ pub(super) struct Parameters {
     pub(super) passing: bool,
     pub(super) tags: Vec<String>,
     pub(super) filter: Option<Filter>,
-    /// Whether nodes need metadata. They have none here.
+    /// Tells whether nodes need metadata. They have none here.
     pub(super) needs_node_meta: bool,
     /// The index that the client has; 0 for none.
     pub(super) index: u64,

@@ -11,12 +11,12 @@ pub(super) struct Question {
     pub(super) subject: Subject,
     pub(super) partition: String,
     pub(super) namespace: String,
-    /// Whether each instance needs all of its checks to pass.
+    /// Tells whether each instance needs all of its checks to pass.
     pub(super) passing: bool,
     /// Tags that each instance needs.
     pub(super) tags: Vec<String>,
     pub(super) filter: Option<Filter>,
-    /// Whether nodes need metadata. They have none here.
+    /// Tells whether nodes need metadata. They have none here.
     pub(super) needs_node_meta: bool,
 }
 
@@ -83,7 +83,7 @@ impl Subject {
         }
     }
 
-    /// Whether tags choose instances. For other subjects they have no effect, as in Consul.
+    /// Tells whether tags choose instances. For other subjects they have no effect, as in Consul.
     fn has_tags(&self) -> bool {
         matches!(self, Self::Service(_) | Self::HealthOfService(_))
     }

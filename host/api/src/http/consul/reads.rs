@@ -78,9 +78,10 @@ impl Reads<'_> {
         let Some(head) = self.read(&caller, &service_endpoints(), &name).await? else { return Ok(self.found) };
         let head: ServiceEndpoints = decoded(&head)?;
         let mut endpoints = head.endpoints;
-        let host = self.host();
+        let (host, mut bytes) = (self.host(), 0);
         for range in &head.slices {
             if let Some(slice) = self.read(&host, &slices(), &range.slice).await? {
+                check_bytes(&mut bytes, &slice)?;
                 endpoints.extend(decoded::<EndpointSlice>(&slice)?.endpoints);
             }
             check_count(endpoints.len())?;
