@@ -9,7 +9,7 @@ use mortise_cli::commands::after;
 use crate::{
     audit::Audit,
     offline::{Check, Compact, Restore},
-    settings::{ConfigError, Overrides, Settings, flag_help, listen_address},
+    settings::{ConfigError, Engine, Overrides, Settings, flag_help, listen_address},
     validate::Validate,
 };
 
@@ -120,6 +120,10 @@ pub(crate) struct Common {
     data_dir: Option<PathBuf>,
     #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Directory of plugins; every *.wasm in it is loaded", "; dev: in the data directory"))]
     plugin_dir: Option<PathBuf>,
+    #[arg(long, value_name = "ENGINE", help = flag_help("store.engine", "Keeper of the content: sled or etcd", ""))]
+    store_engine: Option<Engine>,
+    #[arg(long, value_name = "ADDRS", help = flag_help("store.etcd.endpoints", "Addresses of etcd's servers, separated by commas", ""))]
+    etcd_endpoints: Option<String>,
     /// Listens beyond loopback without tokens or without TLS: everyone who reaches the ports may do everything
     #[arg(long)]
     insecure: bool,
@@ -150,6 +154,8 @@ impl Common {
             http_addr: self.http_addr,
             data_dir: self.data_dir,
             plugin_dir: self.plugin_dir,
+            store_engine: self.store_engine,
+            etcd_endpoints: self.etcd_endpoints,
             insecure: self.insecure,
         };
         let env = |name: &str| std::env::var(name).ok();

@@ -35,6 +35,7 @@ mod run;
 mod settings;
 mod signals;
 mod sockets;
+mod store;
 mod systemd;
 mod tasks;
 mod validate;

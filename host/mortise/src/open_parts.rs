@@ -1,21 +1,19 @@
 //! The parts of a server that a stop closes, in their order.
 
-use std::sync::Arc;
-
 use mortise_audit::AuditLog;
 use mortise_plugin_manager::{Manager, controllers::ControllerManager};
 use mortise_service::ResourceService;
-use mortise_store::{SledBackend, StoreError};
+use mortise_store::StoreError;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::run::RunError;
+use crate::{run::RunError, store::Store};
 
 /// The parts that a stop closes, as far as they are open.
 #[derive(Default)]
 pub(crate) struct OpenParts {
     /// The store's opening, which cannot be interrupted.
-    pub(crate) opening: Option<JoinHandle<Result<SledBackend, RunError>>>,
-    pub(crate) store: Option<Arc<SledBackend>>,
+    pub(crate) opening: Option<JoinHandle<Result<Store, RunError>>>,
+    pub(crate) store: Option<Store>,
     pub(crate) audit: Option<AuditLog>,
     pub(crate) service: Option<ResourceService>,
     pub(crate) manager: Option<Manager>,
@@ -52,14 +50,11 @@ impl OpenParts {
             audit.close().await;
         }
         let opened = match self.opening {
-            Some(opening) => opening.await.ok().and_then(Result::ok).map(Arc::new),
+            Some(opening) => opening.await.ok().and_then(Result::ok),
             None => self.store,
         };
         let store = opened?;
-        let closing = tokio::task::spawn_blocking(move || {
-            store.close();
-            store.poisoned().map(|why| StoreError::Poisoned(why.to_owned()))
-        });
+        let closing = tokio::task::spawn_blocking(move || store.close());
         closing.await.unwrap_or_else(|e| {
             tracing::error!("cannot close the store: {e}");
             None

@@ -28,14 +28,14 @@ use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_region::Replication;
 use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
-use mortise_store::{SledBackend, StoreError};
+use mortise_store::StoreError;
+use mortise_store_etcd::EtcdError;
 use tokio::time::timeout;
 
 use crate::{
     announce::announce,
     bootstrap, bundled,
     cli::Mode,
-    data_dir,
     logging::Log,
     open_parts::OpenParts,
     plugins,
@@ -44,6 +44,7 @@ use crate::{
     settings::{self, Config, ConfigError, LiveSettings, Settings, parts},
     signals::Signals,
     sockets::{Access, LocalSocket},
+    store::Store,
     systemd,
     tasks::{TaskPanic, TaskWatch},
 };
@@ -60,6 +61,8 @@ const LAST_THREADS_WAIT: Duration = Duration::from_millis(50);
 pub(crate) enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
     #[error(transparent)]
     Backup(#[from] mortise_backup::BackupError),
     #[error(transparent)]
@@ -229,14 +232,7 @@ async fn start(
     open: &mut OpenParts,
 ) -> Result<Parts, RunError> {
     let cache_dir = parts::cache_dir(config, temporary);
-    let (store_options, data_dir) = (parts::store(config), config.data_dir.clone());
-    open.opening = Some(tokio::task::spawn_blocking(move || {
-        data_dir::make_private_and_log(&data_dir);
-        if mortise_backup::finish_interrupted(&data_dir)? {
-            tracing::warn!(data_dir = %data_dir.display(), "a restore that was interrupted is complete now");
-        }
-        Ok::<_, RunError>(SledBackend::open(store_options)?)
-    }));
+    open.opening = Some(Store::begin(config)?);
     let sandbox_options = SandboxOptions { identities: plugins::age_identities(config)?, ..parts::sandbox(config) };
     let sandbox = Sandbox::with_options(&parts::limits(config), sandbox_options, cache_dir)?;
     let plugin_options = plugins::options(config, live)?;
@@ -245,8 +241,9 @@ async fn start(
         None => return Err(StoreError::Closed.into()),
     };
     open.opening = None;
-    let backend = Arc::new(opened.map_err(|e| system("cannot open the store")(io::Error::other(e)))??);
-    open.store = Some(backend.clone());
+    let store = opened.map_err(|e| system("cannot open the store")(io::Error::other(e)))??;
+    let backend = store.backend();
+    open.store = Some(store);
 
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
     let audit = parts::audit(config).map(|options| AuditLog::open(&options)).transpose()?;

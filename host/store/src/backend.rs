@@ -14,7 +14,9 @@
 //!
 //! # Guarantees
 //! - **Durable before acknowledged.** When [`Backend::commit`] returns, the batch survives loss of power.
-//! - **All or nothing.** A batch is applied whole, over every index, or not at all.
+//! - **All or nothing.** A batch of up to [`ATOMIC_CHANGES`] mutations and conditions is applied whole, over every index,
+//!   or not at all. A store that is shared by several servers may apply a larger one in parts, in an order in which every
+//!   prefix of the batch makes sense, and judges all of it before the first part.
 //! - **Published only.** Reads, lists and watches see only committed, durable state.
 //! - **Monotonic.** On one backend a read never shows an older state than an earlier read or a delivered event did.
 //! - **Ordered.** A watch delivers events in commit order, each once, after a snapshot that is no older than the call.
@@ -47,6 +49,9 @@ use crate::{
     snapshot::{Snapshot, SnapshotHead},
     terms::Term,
 };
+
+/// Largest batch that every store applies all or nothing, in mutations and conditions together.
+pub const ATOMIC_CHANGES: usize = 100;
 
 /// Freshness of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -240,6 +245,9 @@ pub struct Health {
     pub full: Option<String>,
     /// Resources that are missing, or not as they were acknowledged.
     pub damaged: Option<String>,
+    /// Reason why the shared store behind this one cannot be reached: writes and consistent reads fail meanwhile, other
+    /// reads may be stale.
+    pub away: Option<String>,
 }
 
 impl Health {
@@ -247,7 +255,7 @@ impl Health {
     /// not help.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.poisoned.is_none() && self.damaged.is_none()
+        self.poisoned.is_none() && self.damaged.is_none() && self.away.is_none()
     }
 }
 
@@ -269,6 +277,15 @@ pub trait Backend: Send + Sync + 'static {
     /// [`limited_size`](crate::limited_size) is over the backend's limit and over the size of the stored resource;
     /// [`StoreError::QuotaExceeded`] for a [limited](Batch::limited) batch.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError>;
+
+    /// Waits until eventual reads, lists and scans show every write that was acknowledged before the call, by any
+    /// server of a shared store.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`].
+    async fn catch_up(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Returns the matching resources of any GroupVersion, as of one commit, in byte order of partition, namespace,
     /// name.

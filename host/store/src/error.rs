@@ -127,6 +127,23 @@ pub enum StoreError {
     /// restart.
     #[error("the store refuses writes ({0}); repair this, then restart mortise")]
     Poisoned(String),
+    /// The shared store behind this one gives no answer, or has no quorum. Nothing was stored by the call.
+    #[error("etcd cannot be reached ({0}); nothing was stored; check etcd, then retry")]
+    Unreachable(String),
+    /// The shared store gave no answer to a commit, which may be stored or not.
+    #[error("etcd did not answer ({0}), so the write may be stored or not; read the resource before you retry")]
+    OutcomeUnknown(String),
+    /// The shared store is over its quota of space; nothing was stored.
+    #[error("etcd takes no writes ({0}); compact and defragment it, or raise its quota, then disarm its alarm")]
+    SharedFull(String),
+    /// A batch has more changes and conditions than a transaction of the shared store can hold; nothing was stored.
+    #[error("the change takes {operations} operations of etcd, more than the {limit} of one transaction; change less at once")]
+    TooManyChanges {
+        /// Operations of the batch.
+        operations: usize,
+        /// Most operations of a batch.
+        limit: usize,
+    },
     /// A file of the store was moved or removed while the store was open.
     #[error("{} was moved or removed under the running server; put the data directory back, or take a backup now and restore it", path.display())]
     Gone {

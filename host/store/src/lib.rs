@@ -7,6 +7,7 @@
 //!   the changes that wake such a watch.
 //! - [`ExpectedReferrers`]: the references to a resource, which a deletion expects to be unchanged.
 //! - [`Snapshot`]: the whole content, for backups.
+//! - [`follower`]: a store as the local copy of one that several servers share.
 //! - [`SledBackend`]: the engine, for one machine. docs/storage-format.md describes its files.
 //! - [`check`]: findings of a check of a whole store.
 //! - `conformance`, behind the feature of that name: the tests that every backend passes.
@@ -19,6 +20,7 @@ pub mod conformance;
 mod copies;
 mod engine;
 pub mod error;
+pub mod follower;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

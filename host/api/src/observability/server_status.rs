@@ -203,7 +203,7 @@ fn store(about: &ServerInfo, stats: Stats) -> Store {
 }
 
 /// Faults of the store for an operator, a sentence each.
-fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<Item = String> {
+fn store_warnings(Health { poisoned, full, damaged, away }: &Health) -> impl Iterator<Item = String> {
     let poisoned =
         poisoned.iter().map(|why| format!("the store refuses writes ({why}); repair this, then restart mortise"));
     let damaged = damaged.iter().map(|why| {
@@ -213,7 +213,10 @@ fn store_warnings(Health { poisoned, full, damaged }: &Health) -> impl Iterator<
         )
     });
     let full = full.iter().map(|why| format!("the store refuses writes that need disk space: {why}"));
-    poisoned.chain(damaged).chain(full)
+    let away = away.iter().map(|why| {
+        format!("the shared store cannot be reached ({why}); writes and consistent reads fail, other reads may be stale")
+    });
+    poisoned.chain(damaged).chain(full).chain(away)
 }
 
 /// Sums a metric of a Prometheus text by its label `plugin`, over all other labels.
@@ -276,6 +279,7 @@ mod tests {
             (Health { poisoned: why(), ..Health::default() }, "a reason", "", "the store refuses writes (a reason); "),
             (Health { damaged: why(), ..Health::default() }, "", "a reason", "the store is damaged: "),
             (Health { full: why(), ..Health::default() }, "", "", "the store refuses writes that need disk space: "),
+            (Health { away: why(), ..Health::default() }, "", "", "the shared store cannot be reached (a reason); "),
         ] {
             let (said_refuses, said_damaged, warnings) = seen(health);
             assert_eq!((&*said_refuses, &*said_damaged), (refuses, damaged), "{warning}");
@@ -284,7 +288,7 @@ mod tests {
                 "{warnings:?}"
             );
         }
-        let all = Health { poisoned: why(), damaged: why(), full: why() };
-        assert_eq!(store_warnings(&all).count(), 3);
+        let all = Health { poisoned: why(), damaged: why(), full: why(), away: why() };
+        assert_eq!(store_warnings(&all).count(), 4);
     }
 }

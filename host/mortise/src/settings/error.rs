@@ -76,6 +76,14 @@ pub(crate) enum SettingError {
     AgeIdentityWithData { path: std::path::PathBuf },
     #[error("plugins.pinned must have SHA-256 digests of 64 hexadecimal digits, got {text:?}")]
     NotADigest { text: String },
+    #[error("store.etcd.endpoints must have addresses such as 127.0.0.1:2379, got {text:?}")]
+    EtcdEndpoints { text: String },
+    #[error("store.etcd.prefix must begin and end with a slash and have visible ASCII characters alone, got {text:?}")]
+    EtcdPrefix { text: String },
+    #[error("store.max_resource_bytes is over {largest}, the most that etcd takes; lower it, or use engine = \"sled\"")]
+    TooLargeForEtcd { largest: u64 },
+    #[error("{key} {}: {source}", path.display())]
+    SecretFile { key: &'static str, path: PathBuf, source: std::io::Error },
     #[error("log.level {level:?} is not a filter: {source}; use error, warn, info, debug or trace")]
     LogLevel { level: String, source: FilterError },
     #[error("plugin.{plugin}.log_level {level:?} is not a level; use off, error, warn, info, debug or trace")]

@@ -9,7 +9,12 @@ use super::{environment::variable, table::Config};
 /// `what`, then the default and the variable of the setting `key`. `besides` is added to the default.
 pub(crate) fn flag_help(key: &str, what: &str, besides: &str) -> String {
     let defaults = Table::try_from(Config::default()).unwrap_or_default();
-    let default = defaults.get(key).and_then(|value| value.as_str()).unwrap_or_default();
+    let mut parts = key.split('.');
+    let first = parts.next().and_then(|part| defaults.get(part));
+    let default = match parts.fold(first, |value, part| value?.get(part)) {
+        Some(toml::Value::Array(items)) => items.iter().filter_map(|item| item.as_str()).collect::<Vec<_>>().join(","),
+        value => value.and_then(|value| value.as_str()).unwrap_or_default().to_owned(),
+    };
     format!("{what} [default: {default}{besides}] [env: {}]", variable(key))
 }
 

@@ -15,6 +15,7 @@ use super::{
     error::{ConfigError, SettingError},
     plugin::{self, PluginConfig},
     renamed,
+    store::Engine,
     table::{Config, SECTIONS},
     test_limits::TestLimits,
 };
@@ -58,6 +59,9 @@ pub(crate) struct Overrides {
     pub(crate) http_addr: Option<SocketAddr>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) plugin_dir: Option<PathBuf>,
+    pub(crate) store_engine: Option<Engine>,
+    /// Addresses, separated by commas.
+    pub(crate) etcd_endpoints: Option<String>,
     /// Sets `allow_insecure`.
     pub(crate) insecure: bool,
 }
@@ -120,6 +124,24 @@ impl Settings {
         given("data_dir", flags.data_dir.map(|dir| dir.to_string_lossy().into_owned()));
         given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
 
+        if flags.store_engine.is_some() || flags.etcd_endpoints.is_some() {
+            let mut over = Config::default().store;
+            over.engine = flags.store_engine.unwrap_or(over.engine);
+            let listed = flags.etcd_endpoints.iter().flat_map(|text| text.split(','));
+            over.etcd.endpoints = listed.map(|addr| addr.trim().to_owned()).filter(|addr| !addr.is_empty()).collect();
+            let over = Table::try_from(over).map_err(|e| SettingError::Defaults(Box::new(e)))?;
+            let store = within_table(&mut table, "store");
+            if flags.store_engine.is_some()
+                && let Some(engine) = over.get("engine")
+            {
+                store.insert("engine".to_owned(), engine.clone());
+            }
+            if flags.etcd_endpoints.is_some()
+                && let Some(endpoints) = over.get("etcd").and_then(|etcd| etcd.get("endpoints"))
+            {
+                within_table(store, "etcd").insert("endpoints".to_owned(), endpoints.clone());
+            }
+        }
         if flags.insecure {
             table.insert("allow_insecure".to_owned(), Value::Boolean(true));
         }
@@ -146,6 +168,18 @@ impl Settings {
             }
         })?;
         Ok(Self { config, given, reload })
+    }
+}
+
+/// Returns the table within a table, made if it is missing.
+fn within_table<'t>(table: &'t mut Table, key: &str) -> &'t mut Table {
+    let inner = table.entry(key).or_insert_with(|| Value::Table(Table::new()));
+    if !inner.is_table() {
+        *inner = Value::Table(Table::new());
+    }
+    match inner {
+        Value::Table(inner) => inner,
+        _ => table,
     }
 }
 

@@ -10,7 +10,7 @@
 //! | `load`, `environment`, `renamed` | reads file, environment and flags; refuses old names |
 //! | `live` | reads them again while the server runs |
 //! | `rules`, `filter` | checks of settings that need each other, and of the log level |
-//! | `plugin`, `region`, `sinks` | tables of plugins and of peers; sinks of the audit log |
+//! | `plugin`, `region`, `sinks`, `store` | tables of plugins and of peers; sinks of the audit log; the store |
 //! | `parts` | makes the options of each part of the server |
 //! | `sample` | tests: prints `config.toml` |
 //! | `test_limits` | limits that tests change, and operators cannot |
@@ -31,6 +31,7 @@ mod rules;
 #[cfg(test)]
 mod sample;
 mod sinks;
+mod store;
 mod table;
 mod test_limits;
 
@@ -39,4 +40,5 @@ pub(crate) use error::{ConfigError, SettingError};
 pub(crate) use flag::{flag_help, listen_address};
 pub(crate) use live::LiveSettings;
 pub(crate) use load::{Overrides, Settings};
+pub(crate) use store::Engine;
 pub(crate) use table::{Config, Log};

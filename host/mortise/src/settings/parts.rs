@@ -18,6 +18,7 @@ use mortise_plugin_host::{
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
+use mortise_store_etcd::{Credentials, EtcdOptions, Tls as EtcdTls};
 
 use super::table::Config;
 
@@ -281,6 +282,35 @@ pub(crate) fn store(config: &Config) -> mortise_store::Options {
     options.compare_at_start = config.store.compare_at_start;
     config.test_limits.apply_to_store(&mut options);
     options
+}
+
+/// The cluster of the store, if etcd keeps it, and the options of the copy beside it.
+pub(crate) fn etcd(config: &Config) -> Result<Option<(EtcdOptions, mortise_store::Options)>, SettingError> {
+    if config.store.engine == Engine::Sled {
+        return Ok(None);
+    }
+    let etcd = &config.store.etcd;
+    let read = |key, path: &PathBuf| match path.as_os_str().is_empty() {
+        true => Ok(None),
+        false => std::fs::read(path).map(Some).map_err(|source| SettingError::SecretFile {
+            key,
+            path: path.clone(),
+            source,
+        }),
+    };
+    let password = read("store.etcd.password_file", &etcd.password_file)?;
+    let credentials = password.map(|password| Credentials {
+        username: etcd.username.clone(),
+        password: String::from_utf8_lossy(&password).trim_end_matches(['\r', '\n']).to_owned(),
+    });
+    let authorities = read("store.etcd.ca_file", &etcd.ca_file)?;
+    let cert = read("store.etcd.cert_file", &etcd.cert_file)?;
+    let identity = cert.zip(read("store.etcd.key_file", &etcd.key_file)?);
+    let tls = (authorities.is_some() || identity.is_some()).then_some(EtcdTls { authorities, identity });
+    let (endpoints, prefix) = (etcd.endpoints.clone(), etcd.prefix.clone());
+    let mut copy = store(config);
+    copy.path = config.data_dir.join("copy");
+    Ok(Some((EtcdOptions { endpoints, prefix, credentials, tls }, copy)))
 }
 
 /// A cache for this machine: a sixteenth of its memory, from 32 MiB to 1 GiB. It fills as data is touched, so a small

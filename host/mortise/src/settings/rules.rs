@@ -42,6 +42,7 @@ impl Config {
             return Err(SettingError::SameZone { text: zone.clone() });
         }
         self.dns.check()?;
+        self.store.check()?;
         region::check(self)?;
         self.log.filter()?;
         plugin::read(&self.plugin)?;

@@ -19,6 +19,7 @@ use super::{
     range::Range,
     region::{PeerConfig, Rings},
     sinks::AuditSinks,
+    store::{Etcd, Store},
     test_limits::TestLimits,
 };
 
@@ -56,6 +57,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Destination::SECTION,
     Dns::SECTION,
     Store::SECTION,
+    Etcd::SECTION,
     Sandbox::SECTION,
     Controllers::SECTION,
     QuarantineRules::SECTION,
@@ -380,36 +382,6 @@ section! {
         /// Queries in progress over UDP, and sixteen times as many as over TCP. Further ones are dropped over UDP, and
         /// wait over TCP.
         concurrent_queries: usize = 64, Range::new(1, 10_000);
-    }
-}
-
-section! {
-    /// The store.
-    struct Store in "store" {
-        /// Memory for the data file. 0: a sixteenth of the memory of the machine, 32 MiB to 1 GiB. Recent writes take
-        /// extra memory until they are in the file: half as much, at most 16 MiB, and up to four times that if the disk
-        /// is too slow for the load.
-        cache_bytes: Size = Size(0), Range::bytes(64 * KIB, TIB).or_zero();
-        /// Size of the largest resource. The server stores one resource of its own for each plugin.
-        max_resource_bytes: Size = Size::from(mortise_store::Options::new("").max_resource_bytes), Range::bytes(4 << 10, GIB);
-        /// Events kept on disk, so that watches can resume.
-        history_events: u64 = mortise_store::Options::new("").history_events, Range::new(0, 100_000_000);
-        /// Size of the events kept on disk.
-        history_bytes: Size = Size(mortise_store::Options::new("").history_bytes), Range::bytes(0, TIB);
-        /// Memory for events waiting for watches. When it is full, events of the type with the most are dropped, and
-        /// watches still waiting for them are ended with Aborted; so are watches more than 4,096 events or 32 MiB
-        /// behind. Lists and starting watches may buffer the same amount of overwritten versions; the one with the most
-        /// is ended with Aborted.
-        watch_bytes: Size = Size::from(mortise_store::Options::new("").watch_bytes), Range::bytes(KIB, TIB);
-        /// Disk space taken in advance, with half as much again for the log. When the disk is full, writes are refused
-        /// with ResourceExhausted; deletions use this space.
-        reserve_bytes: Size = Size(mortise_store::Options::new("").reserve_bytes), Range::bytes(8 * MIB, GIB);
-        /// Resources, owner entries and events compared with their checksums per second, in the background. 0: none. A
-        /// mismatch ends readiness, and `mortise status` describes it.
-        scrub_per_second: u64 = mortise_store::Options::new("").scrub_per_second, Range::new(0, 1_000_000);
-        /// Whether every start compares all resources, owner entries and events with their checksums. Otherwise only a
-        /// start after a crash or with a small store does. Takes about a second for each million.
-        compare_at_start: bool = false;
     }
 }
 

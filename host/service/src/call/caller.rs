@@ -19,6 +19,7 @@ use super::{
     commit_state::CommitState,
     origin::{Origin, Remote, Surface},
     reader::Reader,
+    store_fault::store_fault,
 };
 use crate::core::Core;
 
@@ -200,13 +201,17 @@ impl Caller {
     ///
     /// # Errors
     /// `InvalidArgument`: not a version. `FailedPrecondition`: a version that is not reached here.
-    pub(crate) fn check_at_least(&self, core: &Core) -> Result<(), Error> {
+    pub(crate) async fn check_at_least(&self, core: &Core) -> Result<(), Error> {
         let Some(wanted) = &self.at_least else { return Ok(()) };
         let version: u64 = wanted.parse().map_err(|_| {
             Error::invalid(format!(
                 "{AT_LEAST_HEADER}: {wanted:?} is not a version; write the version of a resource, a decimal number"
             ))
         })?;
+        if version > core.backend.newest_version() {
+            // Another server of a shared store may have answered with it.
+            core.backend.catch_up().await.map_err(|e| store_fault("failed to catch up", &e))?;
+        }
         let newest = core.backend.newest_version();
         if version <= newest {
             return Ok(());
@@ -216,6 +221,19 @@ impl Caller {
              of this server, since each server counts its own"
         );
         Err(Error::new(Code::FailedPrecondition, text))
+    }
+
+    /// Waits until scans show what the caller's consistency asks for; reads of one resource do so by themselves.
+    ///
+    /// # Errors
+    /// `Unavailable`: the shared store behind this one gives no answer.
+    pub(crate) async fn catch_up(&self, core: &Core) -> Result<(), Error> {
+        match self.consistency {
+            Consistency::Eventual => Ok(()),
+            Consistency::Consistent => {
+                core.backend.catch_up().await.map_err(|e| store_fault("failed to catch up", &e))
+            }
+        }
     }
 
     /// Refuses to show a past version that is older than the caller requires.

@@ -18,7 +18,8 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
         E::CasFailure { .. } | E::ExpectationFailed { .. } | E::ReferrersChanged => Code::Aborted,
         E::ScanAborted { .. } | E::WatchLagged { .. } | E::WatchClosed | E::HistoryTrimmed => Code::Aborted,
         E::Full { .. } | E::QuotaExceeded(_) | E::TooManySnapshots { .. } => Code::ResourceExhausted,
-        E::Poisoned(_) => Code::Unavailable,
+        E::SharedFull(_) | E::TooManyChanges { .. } => Code::ResourceExhausted,
+        E::Poisoned(_) | E::Unreachable(_) | E::OutcomeUnknown(_) => Code::Unavailable,
         // Each variant is listed, so that a new one gets a code of its own.
         E::Corrupt { .. } | E::EncodingError(_) | E::Unreadable { .. } | E::BadRecord { .. } => Code::Internal,
         E::Io { .. } | E::Gone { .. } | E::SnapshotLost(_) => Code::Internal,

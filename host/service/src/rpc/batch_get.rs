@@ -34,7 +34,7 @@ impl ResourceService {
     }
 
     async fn batch_got(&self, caller: &Caller, request: BatchGetRequest) -> Result<BatchGetResponse, Error> {
-        caller.check_at_least(&self.core)?;
+        caller.check_at_least(&self.core).await?;
         if request.ids.len() > MAX_IDS {
             let count = request.ids.len();
             return Err(Error::invalid(format!("ids: {count} are too many; ask for {MAX_IDS} at most")));

@@ -77,7 +77,7 @@ impl ResourceService {
     }
 
     async fn checked_list(&self, caller: &Caller, request: pb::ListRequest) -> Result<CheckedList, Error> {
-        caller.check_at_least(&self.core)?;
+        caller.check_at_least(&self.core).await?;
         let wanted = request.r#type.ok_or_else(|| Error::invalid("type is required"))?;
         let mut tenancy = request.tenancy.ok_or_else(|| Error::invalid("tenancy is required"))?;
         let registry = self.core.types();
@@ -87,6 +87,7 @@ impl ResourceService {
         }
         caller.fill_own(kind.scope, &mut tenancy);
         RequestHooks::new(kind.clone(), caller).authorize_list(&tenancy).await?;
+        caller.catch_up(&self.core).await?;
         kind.scope.fill_query(&mut tenancy);
         let query = Query { type_key: TypeKey::from(&wanted), tenancy, name_prefix: request.name_prefix };
         Ok(CheckedList::new(Selection::Type(kind, query), registry, caller))
@@ -97,7 +98,7 @@ impl ResourceService {
         caller: &Caller,
         request: pb::ListByOwnerRequest,
     ) -> Result<CheckedList, Error> {
-        caller.check_at_least(&self.core)?;
+        caller.check_at_least(&self.core).await?;
         let mut owner = request.owner.ok_or_else(|| Error::invalid("owner is required"))?;
         types::check_id("owner", &mut owner)?;
         if owner.uid.is_empty() {
@@ -109,6 +110,7 @@ impl ResourceService {
         kind.scope.check("resource", &kind.gvk.to_string(), tenancy)?;
         caller.fill(kind.scope, tenancy);
         RequestHooks::new(kind, caller).authorize_list(tenancy).await?;
+        caller.catch_up(&self.core).await?;
         Ok(CheckedList::new(Selection::Owner(owner), registry, caller))
     }
 }

@@ -24,10 +24,12 @@ impl ResourceService {
         }
         let mut call = Call::begin(&self.core, caller, Method::Search).await?;
         call.about_many(request.r#type.as_ref(), request.tenancy.as_ref(), &request.parent);
-        let answer = match caller.check_at_least(&self.core) {
-            Ok(()) => self.queries.search(caller, request).await,
-            Err(error) => Err(error),
+        let answer = async {
+            caller.check_at_least(&self.core).await?;
+            caller.catch_up(&self.core).await?;
+            self.queries.search(caller, request).await
         };
+        let answer = answer.await;
         call.end(answer).await
     }
 

@@ -18,7 +18,7 @@ impl ResourceService {
     pub async fn read(&self, caller: &Caller, request: pb::ReadRequest) -> Result<EncodedResource, Error> {
         let mut call = Call::begin(&self.core, caller, Method::Read).await?;
         call.about(request.id.as_ref());
-        let answer = match caller.check_at_least(&self.core) {
+        let answer = match caller.check_at_least(&self.core).await {
             Ok(()) => read_checked(&self.core, caller, request).await,
             Err(error) => Err(error),
         };

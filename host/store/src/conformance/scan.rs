@@ -8,7 +8,7 @@ use super::fixtures::{
     decoded, delete, everything, id, list, name, number, numbered, page, places, query, resource, resource_in, tenancy,
     type_of, write,
 };
-use crate::{Backend, Batch, Cursor, ListKey, Mutation, Query};
+use crate::{Backend, Batch, Cursor, ListKey, Mutation, Query, backend::ATOMIC_CHANGES};
 
 /// Number of resources above that of a page.
 const MANY: u32 = 3_000;
@@ -131,7 +131,7 @@ pub async fn a_call_that_is_given_up_loses_nothing<B: Backend>(store: &B) {
 
 /// A scan under load shows one commit: all resources have the same number at any commit.
 pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
-    fill(store, 300).await;
+    fill(store, ATOMIC_CHANGES as u32).await;
     let writing = async {
         for round in 1..=30 {
             let stored = list(store, &everything()).await;
@@ -147,7 +147,7 @@ pub async fn pages_are_of_one_commit_under_load<B: Backend>(store: &B) {
                 numbers.entry(number(&resource)).or_insert_with(Vec::new).push(name(&resource));
             }
             assert_eq!(numbers.len(), 1, "{numbers:?}");
-            assert_eq!(numbers.into_values().next().unwrap().len(), 300);
+            assert_eq!(numbers.into_values().next().unwrap().len(), ATOMIC_CHANGES);
             tokio::task::yield_now().await;
         }
     };

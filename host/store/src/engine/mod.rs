@@ -58,7 +58,9 @@ pub use self::{
 use crate::{
     Backend, Batch, ChangeWatch, Consistency, CopyCursor, CopyRequest, Cursor, ExpectedId, Health, ListKey,
     OpenedChanges, PastContent, Position, Query, Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage,
-    Watch, check::Problem,
+    Watch,
+    check::Problem,
+    follower::{Draft, DraftLimits, FilledResource, FollowedCommit},
 };
 
 /// A store in a local directory.
@@ -79,13 +81,21 @@ impl SledBackend {
     /// [`StoreError::Locked`] when the store is open, here or in another process; [`StoreError::NewerFormat`];
     /// [`StoreError::Corrupt`], naming the file; [`StoreError::Io`].
     pub fn open(options: Options) -> Result<Self, StoreError> {
-        Self::open_on(options, None)
+        Self::open_on(options, None, None)
     }
 
-    /// Opens as [`SledBackend::open`]. `sync_disk` replaces the sync of the disk, for tests.
-    fn open_on(options: Options, sync_disk: Option<SyncDisk>) -> Result<Self, StoreError> {
+    /// Opens or makes the copy of a shared store with this id. Nothing waits for the disk: see [`crate::follower`].
+    ///
+    /// # Errors
+    /// As [`SledBackend::open`]. The copy of another store opens, too; [`SledBackend::id`] tells.
+    pub fn open_follower(options: Options, shared: StoreId) -> Result<Self, StoreError> {
+        Self::open_on(options, Some(Box::new(|_| Ok(()))), Some(shared))
+    }
+
+    /// Opens as [`SledBackend::open`]. `sync_disk` replaces the sync of the disk; a new store gets the id `new_id`.
+    fn open_on(options: Options, sync_disk: Option<SyncDisk>, new_id: Option<StoreId>) -> Result<Self, StoreError> {
         let file = options.path.join(files::layout::STORE).join(files::layout::DB);
-        let (shared, threads) = catch_sled_panic(&file, || open::open(options, sync_disk))?;
+        let (shared, threads) = catch_sled_panic(&file, || open::open(options, sync_disk, new_id))?;
         Ok(Self { shared, threads: Mutex::new(threads) })
     }
 
@@ -162,6 +172,47 @@ impl SledBackend {
         let (reply, answer) = oneshot::channel();
         self.shared.queue.push(job(reply)).await?;
         answer.await.unwrap_or_else(|_| Err(self.shared.gone()))
+    }
+
+    /// Checks a batch as far as possible without its place among others.
+    ///
+    /// # Errors
+    /// [`StoreError::IncompleteId`]; [`StoreError::Poisoned`].
+    pub fn admit(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.shared.admit(batch)
+    }
+
+    /// Checks [admitted](SledBackend::admit) batches as [`Backend::commit`] does, one after another, on the newest
+    /// state, and stores nothing.
+    ///
+    /// # Errors
+    /// Only faults of the store itself; a refused batch is a result of the draft.
+    pub async fn draft(&self, batches: Vec<Batch>, limits: DraftLimits) -> Result<Draft, StoreError> {
+        self.ask(|reply| Job::Draft(batches, limits, reply)).await
+    }
+
+    /// Applies commits of the store that this one follows, in order.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] with nothing applied; other faults of the store, which then refuses everything.
+    pub async fn follow(&self, commits: Vec<FollowedCommit>) -> Result<(), StoreError> {
+        self.ask(|reply| Job::Follow(commits, reply)).await
+    }
+
+    /// Adds resources to a new copy, without events, until [`SledBackend::filled`].
+    ///
+    /// # Errors
+    /// As [`SledBackend::follow`].
+    pub async fn fill(&self, resources: Vec<FilledResource>) -> Result<(), StoreError> {
+        self.ask(|reply| Job::Fill(resources, reply)).await
+    }
+
+    /// Notes that the copy has the whole content as of a sequence, which is not lower than that of any resource.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub async fn filled(&self, sequence: u64) -> Result<(), StoreError> {
+        self.ask(|reply| Job::Filled(sequence, reply)).await
     }
 
     /// Refuses further writes, finishes the accepted ones, and ends every watch with [`StoreError::Closed`]. Blocks

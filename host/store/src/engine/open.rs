@@ -68,10 +68,11 @@ const LOG_RESERVE_DIVISOR: u64 = 4;
 pub(crate) const SKIPPED_SEQUENCES: u64 = 1 << 22;
 
 /// Opens or makes a store. Returns the shared state and the threads, the commit thread first. `sync_disk` replaces the
-/// sync of the disk, for tests.
+/// sync of the disk. A new store gets the id `new_id`, or one of its own.
 pub(crate) fn open(
     options: Options,
     sync_disk: Option<SyncDisk>,
+    new_id: Option<StoreId>,
 ) -> Result<(Arc<Shared>, Vec<JoinHandle<()>>), StoreError> {
     let options = options.in_range();
     let path = options.path.clone();
@@ -86,7 +87,7 @@ pub(crate) fn open(
     remove(&unfinished)?;
     remove_copies(&path)?;
     if !dir.exists() {
-        create(&unfinished, &options)?;
+        create(&unfinished, &options, new_id.unwrap_or_else(StoreId::generate))?;
         complete(&path, &unfinished)?;
     }
     let format = format::check(&path, &dir)?;
@@ -227,13 +228,12 @@ fn spare_bytes(file: &Path) -> u64 {
 }
 
 /// Makes the content of an empty store.
-fn create(dir: &Path, options: &Options) -> Result<(), StoreError> {
+fn create(dir: &Path, options: &Options, id: StoreId) -> Result<(), StoreError> {
     fs::create_dir(dir).map_err(io_fault(dir, "make"))?;
     let file = dir.join(DB);
     let table = Table::new(open_sled(dir, &file, options.cache_bytes)?, file);
     let mut batch = sled::Batch::default();
     batch.insert(keys::META, Meta::empty().encode());
-    let id = StoreId::generate();
     batch.insert(keys::STORE_ID, id.encode());
     table.write_through(batch)?;
     drop(table);

@@ -49,6 +49,8 @@ pub(crate) struct CommitGroup<'t> {
     pub(crate) seq: u64,
     /// Slots of every resource that was read, by key.
     pub(crate) slots: HashMap<Vec<u8>, Slot>,
+    /// Keys of the slots, in the order in which they were read first.
+    read: Vec<Vec<u8>>,
     /// Changes in order.
     pub(crate) changes: Vec<Change>,
     /// Growth of tenancies by the batches so far.
@@ -81,6 +83,7 @@ impl<'t> CommitGroup<'t> {
             table,
             seq,
             slots: HashMap::new(),
+            read: Vec::new(),
             changes: Vec::new(),
             growth: Growth::default(),
             bytes: 0,
@@ -93,6 +96,18 @@ impl<'t> CommitGroup<'t> {
     /// Returns the bytes of the resources that the group has written or deleted so far.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the keys that were read so far, in order.
+    pub(super) fn read(&self) -> &[Vec<u8>] {
+        &self.read
+    }
+
+    /// Forgets the keys read after the first `count`, whose slots must be unchanged.
+    pub(super) fn forget_read(&mut self, count: usize) {
+        for key in self.read.drain(count..) {
+            self.slots.remove(&key);
+        }
     }
 
     /// Adds a batch, whole or not at all; `usage` is the usage before the group. Returns the result that the caller
@@ -334,12 +349,14 @@ impl<'t> CommitGroup<'t> {
         Ok(None)
     }
 
-    fn slot(&mut self, key: Vec<u8>) -> Result<&mut Slot, StoreError> {
+    /// Returns the slot of a key, read from the table if it is new.
+    pub(super) fn slot(&mut self, key: Vec<u8>) -> Result<&mut Slot, StoreError> {
         use std::collections::hash_map::Entry;
         match self.slots.entry(key) {
             Entry::Occupied(slot) => Ok(slot.into_mut()),
             Entry::Vacant(place) => {
                 let before = self.table.load(place.key())?;
+                self.read.push(place.key().clone());
                 Ok(place.insert(Slot { now: before.clone(), before, is_written: false }))
             }
         }

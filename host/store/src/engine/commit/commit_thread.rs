@@ -26,6 +26,7 @@ use crate::engine::{
     commit::{
         checkpoint_thread::Checkpoints,
         commit_group::{CommitGroup, Slot},
+        follow,
         history::History,
         job::{Job, Reply, Results},
         room::{SPACE_RETRY_PAUSE, Shortage},
@@ -153,6 +154,26 @@ impl Committer {
                 Job::Snapshot(reply) => {
                     self.commit(std::mem::take(batches));
                     reply.send(self.snapshot()).ok();
+                }
+                Job::Draft(drafts, limits, reply) => {
+                    self.commit(std::mem::take(batches));
+                    let Shared { table, options, .. } = &*self.shared;
+                    let usage = &self.sums.usage;
+                    reply.send(catch_panic("commit", || follow::draft(table, options, usage, drafts, limits))).ok();
+                }
+                Job::Follow(commits, reply) => {
+                    self.commit(std::mem::take(batches));
+                    let add = |group: &mut CommitGroup<'_>| commits.into_iter().try_for_each(|c| group.follow(c));
+                    reply.send(self.follow(add)).ok();
+                }
+                Job::Fill(resources, reply) => {
+                    self.commit(std::mem::take(batches));
+                    let add = |group: &mut CommitGroup<'_>| resources.into_iter().try_for_each(|r| group.fill(r));
+                    reply.send(self.follow(add)).ok();
+                }
+                Job::Filled(sequence, reply) => {
+                    self.commit(std::mem::take(batches));
+                    reply.send(self.filled(sequence)).ok();
                 }
                 #[cfg(test)]
                 Job::Panic => panic!("panics on purpose"),
@@ -320,6 +341,48 @@ impl Committer {
             metrics::group(changing, changes, begun.elapsed(), self.meta.event_count());
         }
         Ok(results)
+    }
+
+    /// Writes a group that another store decided, and publishes it. A full disk leaves everything as it was; any other
+    /// fault poisons the store.
+    fn follow(&mut self, add: impl FnOnce(&mut CommitGroup<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let shared = self.shared.clone();
+        if let Some(why) = shared.poisoned.get() {
+            return Err(StoreError::Poisoned(why.clone()));
+        }
+        let mut written = catch_panic("commit", || {
+            self.await_required_checkpoint()?;
+            let mut group = CommitGroup::new(&shared.table, self.meta.highest, &shared.options, None);
+            add(&mut group)?;
+            group.note_growth();
+            if group.changes.is_empty() { Ok(()) } else { self.make_durable(group) }
+        });
+        if written.is_ok() {
+            written = self.start_due_checkpoint();
+        }
+        if let Err(error) = &written {
+            self.history.forget();
+            match Shortage::of(error) {
+                Some(shortage) => shared.note_shortage(Some(shortage)),
+                None => {
+                    shared.poison(error);
+                }
+            }
+        }
+        written
+    }
+
+    /// Notes that the content is that of a sequence of the store that this one follows, without events before it.
+    fn filled(&mut self, sequence: u64) -> Result<(), StoreError> {
+        let Shared { table, publisher, .. } = &*self.shared;
+        let meta = Meta { last_seq: sequence, highest: sequence, first_event: sequence + 1, ..self.meta };
+        let mut batch = WriteBatch::default();
+        batch.insert(keys::META, meta.encode());
+        self.wal.append(&batch)?;
+        publisher.publish(&[], || table.apply(&batch));
+        publisher.set_newest(sequence);
+        self.meta = meta;
+        Ok(())
     }
 
     /// Writes a group and publishes it.

@@ -3,7 +3,12 @@
 use mortise_resource::EncodedResource;
 use tokio::sync::oneshot;
 
-use crate::{Batch, SnapshotHead, StoreError, Usage, check::Problem, engine::read::snapshot::SledSnapshot};
+use crate::{
+    Batch, SnapshotHead, StoreError, Usage,
+    check::Problem,
+    engine::read::snapshot::SledSnapshot,
+    follower::{Draft, DraftLimits, FilledResource, FollowedCommit},
+};
 
 /// Channel for the answer to a caller.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -22,6 +27,14 @@ pub(crate) enum Job {
     Head(Reply<SnapshotHead>),
     /// Returns the use of tenancies, this many of them.
     Usage(usize, Reply<Usage>),
+    /// Checks batches without storing anything.
+    Draft(Vec<Batch>, DraftLimits, Reply<Draft>),
+    /// Applies commits of the store that this one follows.
+    Follow(Vec<FollowedCommit>, Reply<()>),
+    /// Adds content of the store that this one follows.
+    Fill(Vec<FilledResource>, Reply<()>),
+    /// Ends the filling: the content is that of this sequence.
+    Filled(u64, Reply<()>),
     /// Starts a snapshot.
     Snapshot(Reply<SledSnapshot>),
     /// Panics.

@@ -151,6 +151,11 @@ impl Publisher {
         self.state.lock().newest.sequence
     }
 
+    /// Sets the sequence of the last event, whose resource is unknown.
+    pub(crate) fn set_newest(&self, sequence: u64) {
+        self.state.lock().newest = PublishedHead { sequence, carried: None };
+    }
+
     /// Publishes a durable group: `show` makes the table show it.
     pub(crate) fn publish(&self, changes: &[Change], show: impl FnOnce()) {
         let mut state = self.state.lock();

@@ -40,7 +40,7 @@ use super::{
 use crate::{Mutation, conformance::fixtures::*};
 
 mod conformance {
-    crate::conformance_tests!(|| super::TestStore::new(|path| path));
+    crate::conformance_tests!(|| Some(super::TestStore::new(|path| path)));
 }
 
 /// A store in a temporary directory.

@@ -1,0 +1,81 @@
+//! The store behind the service: this server's own, or one that several servers share.
+
+use std::{path::Path, sync::Arc};
+
+use mortise_store::{Backend, Options, SledBackend, StoreError};
+use mortise_store_etcd::{EtcdBackend, EtcdOptions};
+use tokio::task::JoinHandle;
+
+use crate::{data_dir, run::RunError, settings::parts};
+
+/// An open store.
+#[derive(Clone)]
+pub(crate) enum Store {
+    /// The data directory.
+    Sled(Arc<SledBackend>),
+    /// An etcd cluster, with a copy in the data directory.
+    Etcd(Arc<EtcdBackend>),
+}
+
+impl Store {
+    /// Begins to open the store. The task of a local store cannot be interrupted.
+    ///
+    /// # Errors
+    /// A file of the settings that cannot be read.
+    pub(crate) fn begin(config: &crate::settings::Config) -> Result<JoinHandle<Result<Self, RunError>>, RunError> {
+        let (local, dir) = (parts::store(config), config.data_dir.clone());
+        let etcd = parts::etcd(config).map_err(crate::settings::ConfigError::from)?;
+        let prepared = tokio::task::spawn_blocking(move || prepare(&dir));
+        Ok(tokio::spawn(async move {
+            prepared.await??;
+            match etcd {
+                Some((etcd, copy)) => shared(etcd, copy, &local.path).await,
+                None => {
+                    let opened = tokio::task::spawn_blocking(move || SledBackend::open(local)).await?;
+                    Ok(Self::Sled(Arc::new(opened?)))
+                }
+            }
+        }))
+    }
+
+    /// Returns the store for the service.
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        match self {
+            Self::Sled(store) => store.clone(),
+            Self::Etcd(store) => store.clone(),
+        }
+    }
+
+    /// Closes the store. Blocks, as [`SledBackend::close`]. Returns the reason for which it refused writes.
+    pub(crate) fn close(&self) -> Option<StoreError> {
+        let why = match self {
+            Self::Sled(store) => {
+                store.close();
+                store.poisoned().map(str::to_owned)
+            }
+            Self::Etcd(store) => {
+                store.close();
+                store.poisoned()
+            }
+        };
+        why.map(StoreError::Poisoned)
+    }
+}
+
+fn prepare(data_dir: &Path) -> Result<(), RunError> {
+    data_dir::make_private_and_log(data_dir);
+    if mortise_backup::finish_interrupted(data_dir)? {
+        tracing::warn!(data_dir = %data_dir.display(), "a restore that was interrupted is complete now");
+    }
+    Ok(())
+}
+
+async fn shared(etcd: EtcdOptions, copy: Options, local: &Path) -> Result<Store, RunError> {
+    if local.exists() {
+        tracing::warn!(
+            store = %local.display(),
+            "the data directory also has a store of its own, which is not served while store.engine is etcd"
+        );
+    }
+    Ok(Store::Etcd(Arc::new(EtcdBackend::open(&etcd, copy).await?)))
+}

@@ -1,0 +1,385 @@
+//! The way of batches into etcd.
+//!
+//! One task takes the waiting batches, drafts as many as fit into a transaction, and proposes them, one transaction at a
+//! time. The transaction compares the last revision of every resource that the drafts depend on, and changes the head
+//! and this server's own key besides. Accepted, the batches are answered once the copy has the revision. Refused, the
+//! copy waits for what it did not know, and the batches are drafted again.
+//!
+//! A refusal by the draft itself may be due to an old copy. So it is repeated on a copy that is known to be new enough,
+//! and only then answered (`confirm`).
+//!
+//! # Lost answers
+//! The transaction compares the revision of this server's own key, and puts the transaction's number into it. After a
+//! lost answer, the task puts another number under the same comparison: either that succeeds, and the lost transaction
+//! never happened and never will, or the key tells its number. Nothing is guessed, and nothing else is proposed before.
+//!
+//! # Large batches
+//! A batch that no transaction can hold goes in parts (`large`), so it is not atomic.
+//!
+//! # Bounds
+//! [`MAX_WAITING`] batches wait; further callers wait for a place. A batch waits [`COMMIT_TIMEOUT`] at most; after that
+//! its caller learns whether it was proposed.
+
+mod large;
+mod pending;
+mod proposal;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use mortise_store::{
+    Batch, ExpectedId, Health, SledBackend, StoreError,
+    follower::{Draft, DraftLimits, DraftedBatch},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep},
+};
+
+pub(crate) use self::pending::{Answers, Commits, Pending};
+use self::proposal::Proposal;
+use crate::{
+    barrier::{Barrier, reached},
+    client::{Client, Fault, RangeRequest, TxnResponse, response_op},
+    keys::Keys,
+    record::{last_sequence, revision, sequence},
+};
+
+/// Most changes of a batch, and of all batches of a transaction. etcd takes 128 operations in a transaction.
+pub const MAX_OPERATIONS: usize = 120;
+/// Most operations of a transaction: etcd's default.
+const MAX_TRANSACTION: usize = 128;
+/// Size of the changed resources at which a transaction ends, bytes; etcd takes 1.5 MiB.
+const MAX_BYTES: usize = 256 << 10;
+/// Most batches that wait.
+pub(crate) const MAX_WAITING: usize = 1_024;
+/// Longest wait of a batch.
+pub(crate) const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failed attempt.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Resources whose last change was a rewrite, of which the copy does not know the revision; the rest is asked again.
+const MAX_REWRITTEN: usize = 4_096;
+
+/// The task that proposes.
+pub(crate) struct Committer {
+    pub(crate) client: Arc<Client>,
+    pub(crate) keys: Keys,
+    pub(crate) store: Arc<SledBackend>,
+    pub(crate) applied: watch::Receiver<i64>,
+    pub(crate) barrier: Barrier,
+    pub(crate) health: watch::Sender<Health>,
+    /// Name of this server in its key.
+    pub(crate) server: String,
+    /// Revision of this server's key.
+    pub(crate) own_revision: i64,
+    pub(crate) waiting: mpsc::UnboundedReceiver<Pending>,
+    /// Entrance for batches that are proposed once more.
+    pub(crate) again: mpsc::WeakUnboundedSender<Pending>,
+    /// Resources whose newest revision is that of a rewrite: their sequence, and this revision.
+    pub(crate) rewritten: HashMap<Vec<u8>, (u64, i64)>,
+}
+
+/// End of a proposal.
+enum Outcome {
+    /// Stored in this revision.
+    Accepted(i64),
+    /// Not stored: something had changed.
+    Refused(TxnResponse),
+    /// Not stored, and never will be.
+    Failed(StoreError),
+    /// No answer came.
+    Lost(Fault),
+}
+
+impl Committer {
+    /// Works until no entrance is left.
+    pub(crate) async fn run(mut self) {
+        let mut queue = VecDeque::new();
+        loop {
+            if queue.is_empty() {
+                match self.waiting.recv().await {
+                    Some(pending) => queue.push_back(pending),
+                    None => return,
+                }
+            }
+            while let Ok(pending) = self.waiting.try_recv() {
+                queue.push_back(pending);
+            }
+            if let Err(fault) = self.round(&mut queue).await {
+                tracing::warn!(%fault, "a transaction was not answered; its outcome is being found out");
+            }
+        }
+    }
+
+    /// Proposes the first batches of the queue.
+    async fn round(&mut self, queue: &mut VecDeque<Pending>) -> Result<(), Fault> {
+        queue.retain(Pending::is_awaited);
+        if queue.front().is_some_and(|pending| pending.is_large) {
+            let Some(pending) = queue.pop_front() else { return Ok(()) };
+            self.large(pending).await;
+            return Ok(());
+        }
+        // A draft looks at each batch, so it gets no more than may fit.
+        let small = queue.iter().take(MAX_OPERATIONS).take_while(|pending| !pending.is_large);
+        let batches: Vec<_> = small.map(|pending| pending.batch.clone()).collect();
+        if batches.is_empty() {
+            return Ok(());
+        }
+        // Before the draft: what the copy has meanwhile is compared once more, which costs a round at most.
+        let known = *self.applied.borrow();
+        let limits = limits(known);
+        let draft = match self.store.draft(batches, limits).await {
+            Ok(draft) => draft,
+            Err(error) => {
+                let why = error.to_string();
+                queue.drain(..).for_each(|pending| pending.fail(StoreError::Poisoned(why.clone())));
+                return Ok(());
+            }
+        };
+        let Draft { results, changes, reads, referrers } = draft;
+        let mut accepted = Vec::new();
+        for result in results {
+            let Some(pending) = queue.pop_front() else { break };
+            match result {
+                Ok(batch) if batch.has_changes => accepted.push((pending, batch)),
+                _ => self.confirm(pending),
+            }
+        }
+        if accepted.is_empty() {
+            return Ok(());
+        }
+        let number = ulid::Ulid::generate().to_string();
+        let proposal = Proposal {
+            keys: &self.keys,
+            server: &self.server,
+            own_revision: self.own_revision,
+            known,
+            rewritten: &self.rewritten,
+        };
+        let transaction = proposal.transaction(&changes, &reads, &referrers, &number);
+        if transaction.operations() > MAX_TRANSACTION {
+            // References to many resources are touched besides. Each batch is proposed alone, in parts.
+            for (mut pending, _) in accepted.into_iter().rev() {
+                pending.is_large = true;
+                queue.push_front(pending);
+            }
+            return Ok(());
+        }
+        let accepted: Vec<_> = accepted.into_iter().filter(|(pending, _)| pending.begin()).collect();
+        let outcome = self.propose(transaction).await;
+        self.conclude(outcome, accepted, &reads, queue, &number).await
+    }
+
+    async fn propose(&mut self, transaction: crate::client::Transaction) -> Outcome {
+        match self.client.txn(transaction.into_request()).await {
+            Ok(answer) if answer.succeeded => {
+                let revision = answer.header.map_or(0, |header| header.revision);
+                self.own_revision = revision;
+                self.note_full(None);
+                Outcome::Accepted(revision)
+            }
+            Ok(answer) => Outcome::Refused(answer),
+            Err(fault) if fault.is_full() => {
+                self.note_full(Some(&fault));
+                Outcome::Failed(StoreError::SharedFull(fault.to_string()))
+            }
+            Err(fault) if fault.is_refusal() => Outcome::Failed(StoreError::Unreachable(fault.to_string())),
+            Err(fault) => Outcome::Lost(fault),
+        }
+    }
+
+    /// Notes whether etcd has space, and logs a change.
+    fn note_full(&self, fault: Option<&Fault>) {
+        let full = fault.map(|fault| format!("etcd is over its quota: {fault}"));
+        let changed = self.health.send_if_modified(|health| {
+            let changed = health.full != full;
+            health.full.clone_from(&full);
+            changed
+        });
+        match (changed, full) {
+            (true, Some(why)) => tracing::error!(why, "writes are refused; compact and defragment etcd"),
+            (true, None) => tracing::info!("etcd has space again"),
+            _ => {}
+        }
+    }
+
+    async fn conclude(
+        &mut self,
+        outcome: Outcome,
+        accepted: Vec<(Pending, DraftedBatch)>,
+        reads: &[mortise_store::follower::DraftedRead],
+        queue: &mut VecDeque<Pending>,
+        number: &str,
+    ) -> Result<(), Fault> {
+        match outcome {
+            Outcome::Accepted(revision) => self.answer(revision, accepted),
+            Outcome::Refused(answer) => {
+                self.learn(&answer, reads).await;
+                metrics::counter!("mortise_etcd_refused_total").increment(1);
+                for (pending, _) in accepted.into_iter().rev() {
+                    pending.wait_again();
+                    queue.push_front(pending);
+                }
+            }
+            Outcome::Failed(error) => {
+                let mut error = Some(error);
+                for (pending, _) in accepted {
+                    pending.fail(repeated(&mut error));
+                }
+            }
+            Outcome::Lost(fault) => match self.find_out(number).await {
+                Some(revision) => self.answer(revision, accepted),
+                None => {
+                    for (pending, _) in accepted.into_iter().rev() {
+                        pending.wait_again();
+                        queue.push_front(pending);
+                    }
+                    return Err(fault);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Finds out whether a transaction without an answer was stored, and in which revision; afterwards it never will be.
+    /// Nothing else can be proposed before, so this goes on until etcd answers.
+    async fn find_out(&mut self, number: &str) -> Option<i64> {
+        let own = self.keys.server(&self.server);
+        loop {
+            let mut fence = crate::client::Transaction::default();
+            fence.expect_revision(own.clone(), self.own_revision);
+            fence.put(own.clone(), ulid::Ulid::generate().to_string().into_bytes());
+            fence.tell_if_refused(own.clone(), false);
+            match self.client.txn(fence.into_request()).await {
+                Ok(answer) if answer.succeeded => {
+                    self.own_revision = answer.header.map_or(0, |header| header.revision);
+                    return None;
+                }
+                Ok(answer) => {
+                    let found = told(&answer).next();
+                    let (value, revision) = found.map_or((Vec::new(), 0), |kv| (kv.value.to_vec(), kv.mod_revision));
+                    // An own fence whose answer was lost moves the key, too.
+                    self.own_revision = revision;
+                    if value == number.as_bytes() {
+                        return Some(revision);
+                    }
+                }
+                Err(_) => sleep(RETRY_PAUSE).await,
+            }
+        }
+    }
+
+    /// Waits for what a refused transaction did not know.
+    async fn learn(&mut self, answer: &TxnResponse, reads: &[mortise_store::follower::DraftedRead]) {
+        let (head, own) = (self.keys.head(), self.keys.server(&self.server));
+        let newest = told(answer).find(|kv| kv.key == head).map_or(0, |kv| kv.mod_revision);
+        if let Some(own) = told(answer).find(|kv| kv.key == own) {
+            if own.mod_revision != self.own_revision {
+                tracing::error!("another server uses the name of this one; data_dir may be a copy of that server's");
+            }
+            self.own_revision = own.mod_revision;
+        }
+        let arrived = reached(&self.applied, newest, Instant::now() + COMMIT_TIMEOUT).await;
+        if arrived.is_err() {
+            return;
+        }
+        if self.rewritten.len() > MAX_REWRITTEN {
+            self.rewritten.clear();
+        }
+        for read in reads {
+            let Some(sequence) = read.sequence else { continue };
+            let key = self.keys.resource(&ExpectedId { uid: String::new(), ..read.id.clone() });
+            let found = told(answer).find(|kv| kv.key == key).map(|kv| kv.mod_revision);
+            match found {
+                // The copy has this revision, too: if the sequence is still the same, a rewrite made it.
+                Some(found) if found != revision(sequence) => self.rewritten.insert(key, (sequence, found)),
+                _ => self.rewritten.remove(&key),
+            };
+        }
+    }
+
+    /// Answers the batches of a stored transaction once the copy has it.
+    fn answer(&self, revision: i64, accepted: Vec<(Pending, DraftedBatch)>) {
+        let applied = self.applied.clone();
+        tokio::spawn(async move {
+            let arrived = reached(&applied, revision, Instant::now() + COMMIT_TIMEOUT).await;
+            for (pending, batch) in accepted {
+                match &arrived {
+                    Ok(()) => pending.answer(proposal::results(batch, |place| sequence(revision, place))),
+                    Err(error) => pending.fail(StoreError::OutcomeUnknown(error.to_string())),
+                }
+            }
+        });
+    }
+
+    /// Judges a batch once more, on a copy that has everything from before. What is refused then, or changes nothing,
+    /// is answered; else the batch is proposed.
+    fn confirm(&self, pending: Pending) {
+        let (barrier, store, again) = (self.barrier.clone(), self.store.clone(), self.again.clone());
+        let applied = self.applied.clone();
+        tokio::spawn(async move {
+            if let Err(error) = barrier.pass().await {
+                return pending.fail(error);
+            }
+            let known = *applied.borrow();
+            let drafted = store.draft(vec![pending.batch.clone()], limits(known)).await;
+            match drafted.map(|draft| draft.results.into_iter().next()) {
+                Ok(Some(Ok(batch))) if batch.has_changes => match again.upgrade() {
+                    Some(again) => drop(again.send(pending)),
+                    None => pending.fail(StoreError::Closed),
+                },
+                Ok(Some(Ok(batch))) => pending.answer(proposal::results(batch, |_| 0)),
+                Ok(Some(Err(error))) | Err(error) => pending.fail(error),
+                Ok(None) => pending.fail(StoreError::Closed),
+            }
+        });
+    }
+}
+
+/// Returns the keys in the answer of a refused transaction.
+fn told(answer: &TxnResponse) -> impl Iterator<Item = &crate::client::KeyValue> {
+    answer.responses.iter().flat_map(|response| match &response.response {
+        Some(response_op::Response::ResponseRange(range)) => range.kvs.as_slice(),
+        _ => &[],
+    })
+}
+
+/// Returns the error, and afterwards errors with its text.
+fn repeated(error: &mut Option<StoreError>) -> StoreError {
+    let copy = match error {
+        Some(StoreError::SharedFull(why)) => StoreError::SharedFull(why.clone()),
+        Some(StoreError::Unreachable(why)) => StoreError::Unreachable(why.clone()),
+        _ => StoreError::Closed,
+    };
+    error.replace(copy).unwrap_or(StoreError::Closed)
+}
+
+/// Makes this server's key, or takes it over from an earlier run. Returns its revision.
+pub(crate) async fn own_key(client: &Client, keys: &Keys, server: &str) -> Result<i64, Fault> {
+    let own = keys.server(server);
+    loop {
+        let found = client.range(RangeRequest { key: own.clone().into(), ..RangeRequest::default() }).await?;
+        let revision = found.kvs.first().map_or(0, |kv| kv.mod_revision);
+        let mut taking = crate::client::Transaction::default();
+        taking.expect_revision(own.clone(), revision);
+        taking.put(own.clone(), ulid::Ulid::generate().to_string().into_bytes());
+        let answer = client.txn(taking.into_request()).await?;
+        // A transaction of the earlier run may arrive late; after this it is refused.
+        if answer.succeeded {
+            return Ok(answer.header.map_or(0, |header| header.revision));
+        }
+    }
+}
+
+/// Returns the bounds of a draft on a copy with a revision.
+fn limits(known: i64) -> DraftLimits {
+    DraftLimits { base: last_sequence(known), operations: MAX_OPERATIONS, bytes: MAX_BYTES }
+}
+
+/// Whether no transaction can hold a batch.
+fn is_large(batch: &Batch) -> bool {
+    batch.mutations.len() + batch.expect.len() + batch.referrers.len() > MAX_OPERATIONS
+}

@@ -1,0 +1,158 @@
+//! Keys in etcd, below the prefix: readable, and reversible.
+//!
+//! | key | value |
+//! |---|---|
+//! | `stamp` | id of the store and format of its content |
+//! | `head` | written by every commit: the places of its deletions |
+//! | `r/GROUP/KIND/PARTITION/NAMESPACE/NAME` | a resource |
+//! | `t/GROUP/KIND/PARTITION/NAMESPACE/NAME` | touched by every new reference to the resource |
+//! | `servers/ID` | last transaction of a server |
+//!
+//! `%`, `/` and control characters of a segment are written as `%` and two digits.
+
+use std::fmt::Write as _;
+
+use mortise_store::{ExpectedId, TypeKey};
+
+/// Number of segments of a resource's key.
+const SEGMENTS: usize = 5;
+
+/// Keys below a prefix.
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    prefix: String,
+}
+
+/// A key below the prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// Position of the newest commit.
+    Head,
+    /// A resource.
+    Resource(ExpectedId),
+    /// Anything that is not content.
+    Other,
+}
+
+impl Keys {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// Returns the prefix of all keys.
+    pub(crate) fn all(&self) -> Vec<u8> {
+        self.prefix.clone().into_bytes()
+    }
+
+    pub(crate) fn stamp(&self) -> Vec<u8> {
+        self.named("stamp")
+    }
+
+    pub(crate) fn head(&self) -> Vec<u8> {
+        self.named("head")
+    }
+
+    /// Returns the prefix of the keys of resources.
+    pub(crate) fn resources(&self) -> Vec<u8> {
+        self.named("r/")
+    }
+
+    pub(crate) fn server(&self, id: &str) -> Vec<u8> {
+        self.named(&format!("servers/{id}"))
+    }
+
+    pub(crate) fn resource(&self, id: &ExpectedId) -> Vec<u8> {
+        self.named(&format!("r/{}", path(id)))
+    }
+
+    pub(crate) fn touch(&self, id: &ExpectedId) -> Vec<u8> {
+        self.named(&format!("t/{}", path(id)))
+    }
+
+    /// Reads a key. A resource's key that cannot be read counts as another one's.
+    pub(crate) fn parse(&self, key: &[u8]) -> Key {
+        let Some(rest) = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(self.prefix.as_str())) else {
+            return Key::Other;
+        };
+        match rest.strip_prefix("r/") {
+            _ if rest == "head" => Key::Head,
+            Some(path) => id(path).map_or(Key::Other, Key::Resource),
+            None => Key::Other,
+        }
+    }
+
+    fn named(&self, rest: &str) -> Vec<u8> {
+        format!("{}{rest}", self.prefix).into_bytes()
+    }
+}
+
+/// Returns the end of the range of all keys with a prefix, which is not empty and does not end with the byte 255.
+pub(crate) fn range_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last = last.saturating_add(1);
+    }
+    end
+}
+
+fn path(id: &ExpectedId) -> String {
+    let ExpectedId { type_key, partition, namespace, name, .. } = id;
+    let segments = [&type_key.group, &type_key.kind, partition, namespace, name].map(|segment| escaped(segment));
+    segments.join("/")
+}
+
+fn escaped(segment: &str) -> String {
+    let mut text = String::with_capacity(segment.len());
+    for c in segment.chars() {
+        match c {
+            '%' | '/' => drop(write!(text, "%{:02x}", c as u32)),
+            c if c.is_ascii_control() => drop(write!(text, "%{:02x}", c as u32)),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+fn plain(segment: &str) -> Option<String> {
+    let mut parts = segment.split('%');
+    let mut text = parts.next()?.to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        text.push(char::from(u8::from_str_radix(digits, 16).ok()?));
+        text.push_str(rest);
+    }
+    Some(text)
+}
+
+fn id(path: &str) -> Option<ExpectedId> {
+    let segments: Vec<_> = path.split('/').map(plain).collect::<Option<_>>()?;
+    let [group, kind, partition, namespace, name] = <[String; SEGMENTS]>::try_from(segments).ok()?;
+    Some(ExpectedId { type_key: TypeKey { group, kind }, partition, namespace, name, uid: String::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_whatever_is_in_their_segments() {
+        let keys = Keys::new("/m/");
+        for name in ["plain", "a/b", "100%", "%2f", "line\nfeed", "\u{1F600}", "-"] {
+            for namespace in ["", "a/b%"] {
+                let id = ExpectedId {
+                    type_key: TypeKey { group: "g".into(), kind: "K".into() },
+                    partition: "default".into(),
+                    namespace: namespace.into(),
+                    name: name.into(),
+                    uid: String::new(),
+                };
+                let key = keys.resource(&id);
+                assert_eq!(keys.parse(&key), Key::Resource(id), "{}", String::from_utf8_lossy(&key));
+            }
+        }
+        assert_eq!(keys.parse(b"/m/head"), Key::Head);
+        for other in [&b"/m/r/g/K/p/n"[..], b"/m/r/g/K/p/n/a/b", b"/m/t/g/K/p/n/a", b"/other/head", b"/m/r/%zz////"] {
+            assert_eq!(keys.parse(other), Key::Other);
+        }
+    }
+}

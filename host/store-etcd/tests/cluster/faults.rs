@@ -1,0 +1,81 @@
+//! Lost answers, and an etcd that goes and comes back.
+
+use std::time::Duration;
+
+use mortise_store::{
+    Backend, Consistency, StoreError,
+    conformance::fixtures::{id, list, number, numbered, query, resource, write},
+};
+use mortise_store_etcd::{EtcdBackend, EtcdError};
+
+use crate::{
+    copy_in,
+    etcd::{self, Etcd, options_at, prefix},
+    proxy::Proxy,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_found_out_and_nothing_happens_twice() {
+    let Some(options) = etcd::options(&prefix()) else { return };
+    let proxy = Proxy::start(&options.endpoints[0]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let through = options_at(&proxy.endpoint, &options.prefix);
+    let server = EtcdBackend::open(&through, copy_in(&dir.path().join("1"))).await.unwrap();
+    let other = EtcdBackend::open(&options, copy_in(&dir.path().join("2"))).await.unwrap();
+
+    let mut stored = write(&server, &resource("counter")).await;
+    for turn in 1..=40 {
+        if turn % 2 == 0 {
+            proxy.lose_next();
+        }
+        // A blind repetition would fail here, since its first attempt was stored.
+        stored = server.write_cas(numbered(stored, turn)).await.unwrap();
+    }
+    println!("{} answers were lost", proxy.cuts());
+    assert!(proxy.cuts() >= 10, "answers were lost: {}", proxy.cuts());
+    let seen = other.read(Consistency::Consistent, &id(&stored)).await.unwrap();
+    assert_eq!((number(&seen), &seen), (40, &stored));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_etcd_reads_go_on_and_writes_fail_until_it_is_back() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let options = options_at(&etcd.endpoint, "/m/");
+    let server = EtcdBackend::open(&options, copy_in(&dir.path().join("1"))).await.unwrap();
+    let stored = write(&server, &resource("a")).await;
+    let mut health = server.health();
+
+    etcd.kill();
+    let stored_id = id(&stored);
+    let (written, read) = tokio::join!(
+        server.write_cas(numbered(stored.clone(), 1)),
+        server.read(Consistency::Consistent, &stored_id),
+    );
+    assert!(matches!(written, Err(StoreError::Unreachable(_) | StoreError::OutcomeUnknown(_))), "{written:?}");
+    assert!(matches!(read, Err(StoreError::Unreachable(_))), "{read:?}");
+    assert_eq!(server.read(Consistency::Eventual, &id(&stored)).await.unwrap(), stored);
+    let away = tokio::time::timeout(Duration::from_secs(60), health.wait_for(|health| health.away.is_some())).await;
+    assert!(!away.unwrap().unwrap().is_ready());
+    let another = EtcdBackend::open(&options, copy_in(&dir.path().join("2"))).await;
+    assert!(matches!(another, Err(EtcdError::Unreachable(_))), "{another:?}");
+
+    etcd.restart();
+    let back = tokio::time::timeout(Duration::from_secs(60), health.wait_for(|health| health.away.is_none())).await;
+    assert!(back.unwrap().unwrap().is_ready());
+    let seen = server.read(Consistency::Consistent, &id(&stored)).await.unwrap();
+    let written = server.write_cas(numbered(seen, 2)).await.unwrap();
+    assert_eq!(number(&written), 2);
+    assert_eq!(list(&server, &query("*", "*", "")).await, [written]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prefix_of_another_program_and_a_copy_of_another_store_are_refused() {
+    let Some(options) = etcd::options(&prefix()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    drop(EtcdBackend::open(&options, copy_in(dir.path())).await.unwrap());
+    let Some(elsewhere) = etcd::options(&prefix()) else { return };
+    let other = EtcdBackend::open(&elsewhere, copy_in(dir.path())).await;
+    let text = other.map(drop).unwrap_err().to_string();
+    assert!(text.contains("is a copy of the store") && text.contains("store.etcd.endpoints"), "{text}");
+}
