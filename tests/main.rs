@@ -15,6 +15,7 @@
 mod authoring;
 mod catalog;
 mod cli;
+mod cluster;
 mod consul;
 mod controllers;
 mod destination;

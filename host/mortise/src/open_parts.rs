@@ -40,6 +40,9 @@ impl OpenParts {
         if let Some(controller_manager) = &self.controller_manager {
             controller_manager.stop().await;
         }
+        if let Some(store) = &self.store {
+            store.give_up().await;
+        }
         for task in self.tasks {
             let _ = task.await;
         }

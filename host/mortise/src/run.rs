@@ -243,7 +243,7 @@ async fn start(
     open.opening = None;
     let store = opened.map_err(|e| system("cannot open the store")(io::Error::other(e)))??;
     let backend = store.backend();
-    open.store = Some(store);
+    open.store = Some(store.clone());
 
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
     let audit = parts::audit(config).map(|options| AuditLog::open(&options)).transpose()?;
@@ -260,7 +260,7 @@ async fn start(
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
     let controller_manager =
-        ControllerManager::new(service.clone(), backend.clone(), registry.clone(), parts::kv(config));
+        ControllerManager::new(service.clone(), backend.clone(), registry.clone(), parts::kv(config), store.leases());
     open.controller_manager = Some(controller_manager.clone());
     let (manager, following) =
         Manager::start(plugin_options, sandbox, backend, service.clone(), registry.clone(), &controller_manager)

@@ -2,9 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
+use mortise_controller::{AlwaysLeased, Leases};
 use mortise_store::{Backend, Options, SledBackend, StoreError};
 use mortise_store_etcd::{EtcdBackend, EtcdOptions};
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{data_dir, run::RunError, settings::parts};
 
@@ -46,6 +47,21 @@ impl Store {
         }
     }
 
+    /// Returns the leases of controllers, of which one server at a time holds each.
+    pub(crate) fn leases(&self) -> Arc<dyn Leases> {
+        match self {
+            Self::Sled(_) => Arc::new(AlwaysLeased),
+            Self::Etcd(store) => Arc::new(SharedLeases(store.clone())),
+        }
+    }
+
+    /// Gives up the leases, so that another server goes on at once.
+    pub(crate) async fn give_up(&self) {
+        if let Self::Etcd(store) = self {
+            store.give_up().await;
+        }
+    }
+
     /// Closes the store. Blocks, as [`SledBackend::close`]. Returns the reason for which it refused writes.
     pub(crate) fn close(&self) -> Option<StoreError> {
         let why = match self {
@@ -59,6 +75,15 @@ impl Store {
             }
         };
         why.map(StoreError::Poisoned)
+    }
+}
+
+/// Leases of a store that several servers share.
+struct SharedLeases(Arc<EtcdBackend>);
+
+impl Leases for SharedLeases {
+    fn lease(&self, controller: &str) -> watch::Receiver<bool> {
+        self.0.hold(controller)
     }
 }
 

@@ -87,6 +87,8 @@ pub struct PluginKv {
     backend: Arc<dyn Backend>,
     quota: Quota,
     keys: Arc<Mutex<HashMap<String, SharedKeys>>>,
+    /// Lease on which changes depend.
+    held: Option<Arc<str>>,
 }
 
 /// The keys of a plugin; `None` until their first use. Writers hold the lock, so the writes of a plugin run one after
@@ -116,7 +118,13 @@ impl PluginKv {
     /// Makes the values over a store.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, quota: Quota) -> Self {
-        Self { backend, quota, keys: Arc::default() }
+        Self { backend, quota, keys: Arc::default(), held: None }
+    }
+
+    /// Makes changes depend on a lease ([`Batch::held`]).
+    #[must_use]
+    pub fn holding(self, held: Option<Arc<str>>) -> Self {
+        Self { held, ..self }
     }
 
     /// Gets the value under a key.
@@ -170,7 +178,7 @@ impl PluginKv {
         resource.generation = Ulid::generate().to_string();
         resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value: content.encode_to_vec() });
         mutations.push(Mutation::Put(Box::new(resource)));
-        self.backend.commit(Batch::new(mutations)).await?;
+        self.backend.commit(Batch::new(mutations).held(self.held.clone())).await?;
         keys.set(key, size);
         Ok(())
     }
@@ -193,7 +201,8 @@ impl PluginKv {
         if let Some((resource, _)) = self.stored(plugin, key).await?
             && owns(&owner, &resource)
         {
-            self.backend.delete_cas(&resource.id.unwrap_or_default(), &resource.version).await?;
+            let delete = Mutation::Delete { id: resource.id.unwrap_or_default(), version: resource.version };
+            self.backend.commit(Batch::single(delete).held(self.held.clone())).await?;
         }
         keys.remove(key);
         Ok(())

@@ -12,13 +12,14 @@ use mortise_store::{
 use prost_types::Timestamp;
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{barrier::Barrier, commit::Commits, error::EtcdError, options::EtcdOptions, start};
+use crate::{barrier::Barrier, commit::Commits, error::EtcdError, options::EtcdOptions, placement::Placements, start};
 
 /// A store that several servers share through etcd. Dropping it ends its tasks; a batch that was proposed goes on.
 pub struct EtcdBackend {
     pub(crate) store: Arc<SledBackend>,
     pub(crate) commits: Commits,
     pub(crate) barrier: Barrier,
+    pub(crate) placements: Placements,
     pub(crate) health: watch::Receiver<Health>,
     pub(crate) tasks: Vec<JoinHandle<()>>,
 }
@@ -31,6 +32,18 @@ impl EtcdBackend {
     /// [`EtcdError`].
     pub async fn open(options: &EtcdOptions, copy: Options) -> Result<Self, EtcdError> {
         start::open(options, copy).await
+    }
+
+    /// Asks for a piece of work that one server does at a time, by its name. The value is true while this server holds
+    /// it. Dropping the receivers gives it up.
+    #[must_use]
+    pub fn hold(&self, name: &str) -> watch::Receiver<bool> {
+        self.placements.hold(name)
+    }
+
+    /// Gives up all work, so that other servers need not wait for the end of the lease.
+    pub async fn give_up(&self) {
+        self.placements.stop().await;
     }
 
     /// Refuses further writes, and ends the tasks and the watches. Blocks as [`SledBackend::close`].
@@ -76,7 +89,13 @@ impl Backend for EtcdBackend {
     /// Commits an accepted batch even when the future is dropped.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError> {
         self.store.admit(&batch)?;
-        self.commits.commit(batch).await
+        let fence = match &batch.held {
+            None => None,
+            Some(name) => {
+                Some(self.placements.fence(name).ok_or_else(|| StoreError::NotHeld(name.to_string()))?)
+            }
+        };
+        self.commits.commit(batch, fence).await
     }
 
     async fn catch_up(&self) -> Result<(), StoreError> {

@@ -7,6 +7,8 @@
 //! | `r/GROUP/KIND/PARTITION/NAMESPACE/NAME` | a resource |
 //! | `t/GROUP/KIND/PARTITION/NAMESPACE/NAME` | touched by every new reference to the resource |
 //! | `servers/ID` | last transaction of a server |
+//! | `members/ID` | a server that runs, under its lease |
+//! | `placement/NAME` | the server that does a piece of work, under its lease |
 //!
 //! `%`, `/` and control characters of a segment are written as `%` and two digits.
 
@@ -59,6 +61,29 @@ impl Keys {
 
     pub(crate) fn server(&self, id: &str) -> Vec<u8> {
         self.named(&format!("servers/{id}"))
+    }
+
+    /// Returns the prefix of the keys of members.
+    pub(crate) fn members(&self) -> Vec<u8> {
+        self.named("members/")
+    }
+
+    pub(crate) fn member(&self, id: &str) -> Vec<u8> {
+        self.named(&format!("members/{id}"))
+    }
+
+    /// Returns the server of a member's key.
+    pub(crate) fn member_of(&self, key: &[u8]) -> Option<String> {
+        std::str::from_utf8(key.strip_prefix(self.members().as_slice())?).ok().map(str::to_owned)
+    }
+
+    /// Returns the prefix of the keys of placed work.
+    pub(crate) fn placements(&self) -> Vec<u8> {
+        self.named("placement/")
+    }
+
+    pub(crate) fn placement(&self, name: &str) -> Vec<u8> {
+        self.named(&format!("placement/{}", escaped(name)))
     }
 
     pub(crate) fn resource(&self, id: &ExpectedId) -> Vec<u8> {

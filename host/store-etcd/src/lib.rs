@@ -11,6 +11,7 @@
 //! - `commit`: the way of batches into transactions; outcomes of lost answers.
 //! - `follow`: the watch that feeds the copy, and its first filling.
 //! - `barrier`: waits for everything that was acknowledged before.
+//! - `placement`: work that one server does at a time, and the condition under which its commits are stored.
 //! - `start`: the checks of a cluster, and of the copy beside it.
 //!
 //! # Contract
@@ -32,6 +33,7 @@ mod error;
 mod follow;
 mod keys;
 mod options;
+mod placement;
 mod record;
 mod start;
 

@@ -14,6 +14,7 @@ use crate::{
     follow::{self, Follower},
     keys::Keys,
     options::EtcdOptions,
+    placement::Placements,
     record::{read_stamp, revision, stamp},
 };
 
@@ -62,6 +63,7 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
         health: health.clone(),
     };
     let barrier = Barrier::start(client.clone(), keys.clone(), applied_by.clone());
+    let placements = Placements::new(client.clone(), keys.clone(), &server);
     let (commits, waiting) = Commits::new();
     let committer = Committer {
         client,
@@ -76,8 +78,9 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
         again: commits.again(),
         rewritten: HashMap::new(),
     };
-    let tasks = vec![tokio::spawn(follower.run()), tokio::spawn(committer.run())];
-    let backend = EtcdBackend { store, commits, barrier, health: seen, tasks };
+    let placing = tokio::spawn(placements.clone().run());
+    let tasks = vec![tokio::spawn(follower.run()), tokio::spawn(committer.run()), placing];
+    let backend = EtcdBackend { store, commits, barrier, placements, health: seen, tasks };
     backend.barrier.pass().await?;
     Ok(backend)
 }

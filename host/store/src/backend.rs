@@ -31,7 +31,10 @@
 //! A list holds its whole result in memory; a scan, a snapshot and the initial content of a watch hold one page. A
 //! snapshot makes no writer wait.
 
-use std::task::{Context, Poll, Waker};
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 
 use async_trait::async_trait;
 use mortise_resource::{EncodedResource, data::OnDelete, pb};
@@ -137,6 +140,9 @@ pub struct Batch {
     pub limited: bool,
     /// Type whose resources do not count for the quotas of this batch.
     pub unlimited: Option<TypeKey>,
+    /// Work that one server of a shared store does at a time, by the name of its lease, if the batch is a part of such
+    /// work. The batch is refused with [`StoreError::NotHeld`] unless this server holds it at the commit.
+    pub held: Option<Arc<str>>,
 }
 
 impl Batch {
@@ -150,6 +156,12 @@ impl Batch {
     #[must_use]
     pub fn new(mutations: Vec<Mutation>) -> Self {
         Self { mutations, ..Self::default() }
+    }
+
+    /// Returns the batch as a part of work that one server does at a time.
+    #[must_use]
+    pub fn held(self, held: Option<Arc<str>>) -> Self {
+        Self { held, ..self }
     }
 
     /// Returns the batch with quotas.

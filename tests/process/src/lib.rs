@@ -3,6 +3,8 @@
 //! A server is ready when it prints a line with `grpc=ADDR`, and `http=ADDR` if it has that port. Its standard error is
 //! discarded, unless the command says otherwise.
 
+pub mod etcd;
+
 use std::{
     error::Error,
     net::SocketAddr,

@@ -55,7 +55,7 @@ macro_rules! section {
         }
 
         impl $struct {
-            const SECTION: Section = section!(@section [$($about)*] $section $([$($doc)+] $name [$($range)?])+);
+            pub(super) const SECTION: Section = section!(@section [$($about)*] $section $([$($doc)+] $name [$($range)?])+);
         }
     };
     (@section [$($about:literal)*] $section:literal $([$($doc:literal)+] $name:ident [$($range:expr)?])+) => {

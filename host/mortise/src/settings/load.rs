@@ -124,22 +124,16 @@ impl Settings {
         given("data_dir", flags.data_dir.map(|dir| dir.to_string_lossy().into_owned()));
         given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
 
-        if flags.store_engine.is_some() || flags.etcd_endpoints.is_some() {
-            let mut over = Config::default().store;
-            over.engine = flags.store_engine.unwrap_or(over.engine);
-            let listed = flags.etcd_endpoints.iter().flat_map(|text| text.split(','));
-            over.etcd.endpoints = listed.map(|addr| addr.trim().to_owned()).filter(|addr| !addr.is_empty()).collect();
-            let over = Table::try_from(over).map_err(|e| SettingError::Defaults(Box::new(e)))?;
-            let store = within_table(&mut table, "store");
-            if flags.store_engine.is_some()
-                && let Some(engine) = over.get("engine")
-            {
-                store.insert("engine".to_owned(), engine.clone());
+        // The overlay has made every table.
+        if let Some(store) = table.get_mut("store").and_then(Value::as_table_mut) {
+            if let Some(engine) = flags.store_engine {
+                let engine = Value::try_from(engine).map_err(|e| SettingError::Defaults(Box::new(e)))?;
+                store.insert("engine".to_owned(), engine);
             }
-            if flags.etcd_endpoints.is_some()
-                && let Some(endpoints) = over.get("etcd").and_then(|etcd| etcd.get("endpoints"))
-            {
-                within_table(store, "etcd").insert("endpoints".to_owned(), endpoints.clone());
+            if let (Some(text), Some(Value::Table(etcd))) = (flags.etcd_endpoints, store.get_mut("etcd")) {
+                let listed = text.split(',').map(str::trim).filter(|addr| !addr.is_empty());
+                let listed = listed.map(|addr| Value::String(addr.to_owned())).collect();
+                etcd.insert("endpoints".to_owned(), Value::Array(listed));
             }
         }
         if flags.insecure {
@@ -168,18 +162,6 @@ impl Settings {
             }
         })?;
         Ok(Self { config, given, reload })
-    }
-}
-
-/// Returns the table within a table, made if it is missing.
-fn within_table<'t>(table: &'t mut Table, key: &str) -> &'t mut Table {
-    let inner = table.entry(key).or_insert_with(|| Value::Table(Table::new()));
-    if !inner.is_table() {
-        *inner = Value::Table(Table::new());
-    }
-    match inner {
-        Value::Table(inner) => inner,
-        _ => table,
     }
 }
 

@@ -20,7 +20,7 @@ use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
 use mortise_store_etcd::{Credentials, EtcdOptions, Tls as EtcdTls};
 
-use super::table::Config;
+use super::{error::SettingError, store::Engine, table::Config};
 
 /// The HTTP port.
 pub(crate) fn http(config: &Config) -> HttpOptions {

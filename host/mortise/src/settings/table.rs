@@ -25,7 +25,6 @@ use super::{
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 const KIB: i64 = 1 << 10;
-const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
 const TIB: i64 = 1 << 40;
 

@@ -8,7 +8,7 @@ use std::{hash::BuildHasher as _, sync::Arc};
 
 use async_trait::async_trait;
 use mortise_controller::{CacheError, Context, IndexKey};
-use mortise_plugin_host::{CacheKey, EachResource, Failure, ProbeWriter, ReconcilerHost};
+use mortise_plugin_host::{CacheKey, EachResource, Failure, Placement, ProbeWriter, ReconcilerHost};
 use mortise_resource::{
     Code, EncodingError, Error, IdRef,
     authorizer::{Authorizer, Effect, Verb},
@@ -88,9 +88,12 @@ impl ControllerContext {
         plugin_kv: PluginKv,
         plugin: Arc<str>,
         controller: Arc<str>,
+        placement: Placement,
     ) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
-        let caller = Caller::new(authorizer, Consistency::Consistent).as_controller_of(plugin.clone());
+        let held = (placement == Placement::Singleton).then(|| controller.clone());
+        let caller = Caller::new(authorizer, Consistency::Consistent).as_controller_of(plugin.clone()).holding(held.clone());
+        let plugin_kv = plugin_kv.holding(held);
         Arc::new(Self { service, plugin_kv, plugin, controller, caller })
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use mortise_controller::{AlwaysLeased, Controllers, ControllersError};
+use mortise_controller::{Controllers, ControllersError, Leases};
 use mortise_plugin_host::{Plugin, Reconciler};
 use mortise_resource::{data, types};
 use mortise_service::ResourceService;
@@ -65,16 +65,17 @@ impl Drop for Attached {
 }
 
 impl ControllerManager {
-    /// Makes a manager without controllers.
+    /// Makes a manager without controllers, which run while `leases` grants their lease.
     #[must_use]
     pub fn new(
         service: ResourceService,
         backend: Arc<dyn Backend>,
         registry: Arc<ArcSwap<Registry>>,
         quota: Quota,
+        leases: Arc<dyn Leases>,
     ) -> Self {
         Self(Arc::new(Inner {
-            controllers: Controllers::new(Arc::new(ServiceSource::new(service.clone())), Arc::new(AlwaysLeased)),
+            controllers: Controllers::new(Arc::new(ServiceSource::new(service.clone())), leases),
             plugin_kv: PluginKv::new(backend, quota),
             attached: Mutex::default(),
             swapped: Arc::default(),
@@ -208,6 +209,7 @@ impl ControllerManager {
                 self.0.plugin_kv.clone(),
                 plugin.manifest().name.clone(),
                 name.clone(),
+                decl.placement,
             );
             let controller = Arc::new(Controller {
                 reconciler: reconciler.clone(),

@@ -41,6 +41,8 @@ pub struct Caller {
     pub hook_of: Option<Arc<str>>,
     /// The plugin whose controller calls.
     pub controller_of: Option<Arc<str>>,
+    /// The lease of the controller that calls, without which its changes are refused.
+    pub held: Option<Arc<str>>,
     /// The version that the answer must not be older than, as the client wrote it.
     pub at_least: Option<Arc<str>>,
     /// The client that reads the answer; `None` if the answer never waits for it.
@@ -138,6 +140,7 @@ impl Caller {
             origin: None,
             hook_of: None,
             controller_of: None,
+            held: None,
             at_least: None,
             reader: None,
             commit: CommitState::default(),
@@ -188,6 +191,12 @@ impl Caller {
     #[must_use]
     pub fn as_controller_of(self, plugin: Arc<str>) -> Self {
         Self { controller_of: Some(plugin), ..self }
+    }
+
+    /// Makes each change depend on a lease ([`mortise_store::Batch::held`]).
+    #[must_use]
+    pub fn holding(self, held: Option<Arc<str>>) -> Self {
+        Self { held, ..self }
     }
 
     /// Requires answers that are not older than a version.

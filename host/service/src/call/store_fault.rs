@@ -16,6 +16,7 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
         E::NotFound => Code::NotFound,
         E::WrongUid => Code::FailedPrecondition,
         E::CasFailure { .. } | E::ExpectationFailed { .. } | E::ReferrersChanged => Code::Aborted,
+        E::NotHeld(_) => Code::Aborted,
         E::ScanAborted { .. } | E::WatchLagged { .. } | E::WatchClosed | E::HistoryTrimmed => Code::Aborted,
         E::Full { .. } | E::QuotaExceeded(_) | E::TooManySnapshots { .. } => Code::ResourceExhausted,
         E::SharedFull(_) | E::TooManyChanges { .. } => Code::ResourceExhausted,

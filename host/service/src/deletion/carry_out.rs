@@ -59,7 +59,7 @@ impl Deletions {
             let mut stored = stored.decode()?;
             match action {
                 PlannedAction::Remove if is_alone => {
-                    self.remove_expecting(&stored, referrers, &deletion).await?;
+                    self.remove_expecting(&stored, referrers, &deletion, caller.held.clone()).await?;
                     return Ok(PlannedAction::Remove);
                 }
                 PlannedAction::Remove => mutations.extend(tombstone::removal_by(&stored, &deletion)),
@@ -69,7 +69,8 @@ impl Deletions {
                 }
             }
         }
-        self.core.backend.commit(Batch { referrers, belongs_to_deletion: true, ..Batch::new(mutations) }).await?;
+        let batch = Batch { referrers, belongs_to_deletion: true, ..Batch::new(mutations) };
+        self.core.backend.commit(batch.held(caller.held.clone())).await?;
         Ok(action)
     }
 

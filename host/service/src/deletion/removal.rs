@@ -1,5 +1,7 @@
 //! Removal of resources, each with a tombstone in the same commit; the deletion of the children follows from it.
 
+use std::sync::Arc;
+
 use futures::{StreamExt as _, stream};
 use mortise_resource::{EncodedResource, meta, pb, types};
 use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError};
@@ -19,8 +21,9 @@ use crate::{
 
 impl Deletions {
     /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
-    pub(crate) async fn remove(&self, stored: &pb::Resource) -> Result<(), StoreError> {
-        self.remove_expecting(stored, Vec::new(), "").await
+    /// The deletion depends on the lease `held`, if there is one.
+    pub(crate) async fn remove(&self, stored: &pb::Resource, held: Option<Arc<str>>) -> Result<(), StoreError> {
+        self.remove_expecting(stored, Vec::new(), "", held).await
     }
 
     /// Like [`Deletions::remove`], under the expectation that the referrers are still those, as part of the deletion of
@@ -30,14 +33,16 @@ impl Deletions {
         stored: &pb::Resource,
         referrers: Vec<ExpectedReferrers>,
         deletion: &str,
+        held: Option<Arc<str>>,
     ) -> Result<(), StoreError> {
         let id = stored.id.clone().unwrap_or_default();
         let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
-            return self.core.backend.commit(Batch::single(delete)).await.map(drop);
+            return self.core.backend.commit(Batch::single(delete).held(held)).await.map(drop);
         }
         let with = |tombstone| Batch {
             referrers: referrers.clone(),
+            held: held.clone(),
             ..Batch::new(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
         };
         match self.core.backend.commit(with(tombstone::tombstone(stored, &id.uid, deletion))).await {
@@ -98,7 +103,7 @@ impl Deletions {
             return Ok(self.carry_out(registry, &host, plan).await? == PlannedAction::Remove);
         }
         if !meta::has_finalizers(&stored.metadata) {
-            return Ok(self.remove_expecting(&stored, Vec::new(), purpose.deletion()).await.map(|()| true)?);
+            return Ok(self.remove_expecting(&stored, Vec::new(), purpose.deletion(), None).await.map(|()| true)?);
         }
         let mut marked = stored;
         tombstone::mark(&mut marked);
@@ -138,7 +143,7 @@ impl Deletions {
         next: &pb::Resource,
     ) -> Result<(), RemovalError> {
         if !self.is_planned(registry, stored) {
-            return Ok(self.remove(stored).await?);
+            return Ok(self.remove(stored, None).await?);
         }
         let root = EncodedResource::encode(&pb::Resource { references: stored.references.clone(), ..next.clone() })?;
         let plan = self.plan(registry, root, Purpose::Finish { ignores_finalizers: true, deletion: "" }).await?;

@@ -204,7 +204,7 @@ impl TenancyCleanup {
         if meta::finalizers(&unit.metadata).iter().any(|name| *name != TENANCY_FINALIZER) {
             return Ok(false);
         }
-        let outcome = self.deletions.remove(&unit).await;
+        let outcome = self.deletions.remove(&unit, None).await;
         match outcome {
             Ok(()) => Ok(true),
             Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => Ok(false),
@@ -238,7 +238,7 @@ impl TenancyCleanup {
             if !self.is_used(tenancy).await? {
                 let id = unit.id.clone().unwrap_or_default();
                 let removed = match is_deleted {
-                    true => self.deletions.remove(&unit).await,
+                    true => self.deletions.remove(&unit, None).await,
                     false => self.core.backend.delete_cas(&id, &unit.version).await,
                 };
                 return match removed {

@@ -447,6 +447,7 @@ impl ResourceService {
         let mut mutations = vec![Mutation::Put(Box::new(resource))];
         mutations.extend(references.work);
         let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
+        let batch = batch.held(write.caller.held.clone());
         write.caller.start_commit().await;
         let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())

@@ -1,7 +1,7 @@
 //! WriteStatus: replaces one controller's status entry, and nothing else.
 
 use mortise_resource::{EncodedResource, Error, Scope, authorizer::Verb, name, pb, pb::condition::State, types, ulid};
-use mortise_store::{Consistency, StoreError};
+use mortise_store::{Batch, Consistency, Mutation, StoreError};
 
 use crate::{
     call::{
@@ -91,8 +91,10 @@ impl ResourceService {
             server_meta::set_touched(&mut stored);
             renew_records(&self.core, &mut stored);
             caller.start_commit().await;
-            match self.core.backend.put_limited(stored).await {
-                Ok(resource) => return Ok(resource),
+            let batch = Batch::single(Mutation::Put(Box::new(stored))).limited().held(caller.held.clone());
+            match self.core.backend.commit(batch).await.map(|stored| stored.into_iter().flatten().next()) {
+                Ok(Some(resource)) => return Ok(resource),
+                Ok(None) => return Err(store_fault("failed to write resource", &StoreError::Closed)),
                 // Another incarnation came between read and commit; the next read finds it.
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => {
                     retry.after(Failure::Conflict(cas_failure())).await?

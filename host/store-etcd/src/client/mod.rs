@@ -72,6 +72,29 @@ impl Client {
         self.call(request, |channel, request| async move { kv(channel).txn(request).await }).await
     }
 
+    /// Makes a lease with a life in seconds; returns its id.
+    pub(crate) async fn grant_lease(&self, seconds: i64) -> Result<i64, Fault> {
+        let call = |channel, request| async move { LeaseClient::new(channel).lease_grant(request).await };
+        Ok(self.call(LeaseGrantRequest { ttl: seconds, id: 0 }, call).await?.id)
+    }
+
+    /// Renews a lease; returns whether it still exists.
+    pub(crate) async fn renew_lease(&self, id: i64) -> Result<bool, Fault> {
+        let call = |channel, request: Request<LeaseKeepAliveRequest>| async move {
+            let request = request.map(tokio_stream::once);
+            let mut answers = LeaseClient::new(channel).lease_keep_alive(request).await?.into_inner();
+            let answer = answers.message().await?;
+            Ok(Response::new(answer.is_some_and(|answer| answer.ttl > 0)))
+        };
+        self.call(LeaseKeepAliveRequest { id }, call).await
+    }
+
+    /// Ends a lease.
+    pub(crate) async fn revoke_lease(&self, id: i64) -> Result<(), Fault> {
+        let call = |channel, request| async move { LeaseClient::new(channel).lease_revoke(request).await };
+        self.call(LeaseRevokeRequest { id }, call).await.map(drop)
+    }
+
     /// Returns the state of one server.
     pub(crate) async fn status(&self, endpoint: &str) -> Result<StatusResponse, Fault> {
         let (_, channel) = self.servers.iter().find(|(addr, _)| addr == endpoint).ok_or_else(Fault::unknown_server)?;

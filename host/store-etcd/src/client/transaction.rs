@@ -12,13 +12,29 @@ impl Transaction {
         self.compare(key, compare::CompareResult::Equal, revision);
     }
 
+    /// Requires that the key exists since a revision.
+    pub(crate) fn expect_made_at(&mut self, key: Vec<u8>, revision: i64) {
+        self.0.compare.push(Compare {
+            result: compare::CompareResult::Equal.into(),
+            target: compare::CompareTarget::Create.into(),
+            key: key.into(),
+            target_union: Some(compare::TargetUnion::CreateRevision(revision)),
+            range_end: Vec::new().into(),
+        });
+    }
+
     /// Requires that the key was not changed after a revision. An absent key fits.
     pub(crate) fn expect_not_after(&mut self, key: Vec<u8>, revision: i64) {
         self.compare(key, compare::CompareResult::Less, revision.saturating_add(1));
     }
 
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        let put = PutRequest { key: key.into(), value: value.into(), lease: 0 };
+        self.put_leased(key, value, 0);
+    }
+
+    /// Puts a key that goes with a lease.
+    pub(crate) fn put_leased(&mut self, key: Vec<u8>, value: Vec<u8>, lease: i64) {
+        let put = PutRequest { key: key.into(), value: value.into(), lease };
         self.0.success.push(RequestOp { request: Some(request_op::Request::RequestPut(put)) });
     }
 

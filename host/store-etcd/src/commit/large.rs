@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     barrier::reached,
+    placement::Fence,
     record::{last_sequence, sequence},
 };
 
@@ -55,7 +56,7 @@ impl Committer {
         let order = order(&pending.batch);
         pending.batch.mutations = order.iter().filter_map(|&at| pending.batch.mutations.get(at).cloned()).collect();
         for _ in 0..MAX_ATTEMPTS {
-            match self.attempt(&pending.batch).await {
+            match self.attempt(&pending.batch, pending.fence.as_ref()).await {
                 End::Done(batch, sequences) => {
                     let found = results(batch, |place| sequences.get(&place).copied().unwrap_or_default());
                     let mut answers = vec![None; order.len()];
@@ -73,7 +74,7 @@ impl Committer {
         pending.fail(StoreError::ReferrersChanged);
     }
 
-    async fn attempt(&mut self, batch: &Batch) -> End {
+    async fn attempt(&mut self, batch: &Batch, fence: Option<&Fence>) -> End {
         if let Err(error) = self.barrier.pass().await {
             return End::Failed(error);
         }
@@ -89,7 +90,7 @@ impl Committer {
             None => return End::Failed(StoreError::Closed),
         };
         let mut sequences = HashMap::new();
-        match self.parts(draft, known, &mut sequences).await {
+        match self.parts(draft, (known, fence), &mut sequences).await {
             Ok(true) => End::Done(drafted, sequences),
             Ok(false) => End::Again,
             Err(error) => End::Failed(error),
@@ -100,7 +101,7 @@ impl Committer {
     async fn parts(
         &mut self,
         Draft { changes, reads, referrers, .. }: Draft,
-        known: i64,
+        (known, fence): (i64, Option<&Fence>),
         sequences: &mut HashMap<u32, u64>,
     ) -> Result<bool, StoreError> {
         let changed: HashMap<_, _> = changes.iter().map(|change| (self.keys.resource(&change.id), ())).collect();
@@ -118,7 +119,7 @@ impl Committer {
                 part.iter().any(is_target)
             };
             let targets: Vec<_> = referrers.iter().filter(deleted).cloned().collect();
-            match self.part(&part, &reads, &targets, known).await? {
+            match self.part(&part, (&reads, &targets), (known, fence)).await? {
                 Some(revision) => {
                     sequences.extend(places.into_iter().map(|(whole, here)| (whole, sequence(revision, here))));
                 }
@@ -133,13 +134,14 @@ impl Committer {
     async fn part(
         &mut self,
         part: &[DraftedChange],
-        reads: &[DraftedRead],
-        referrers: &[ExpectedId],
-        known: i64,
+        (reads, referrers): (&[DraftedRead], &[ExpectedId]),
+        (known, fence): (i64, Option<&Fence>),
     ) -> Result<Option<i64>, StoreError> {
         let number = ulid::Ulid::generate().to_string();
         let (server, own_revision) = (self.server.as_str(), self.own_revision);
-        let proposal = Proposal { keys: &self.keys, server, own_revision, known, rewritten: &self.rewritten };
+        let fences = fence.cloned().map_or_else(Vec::new, |fence| vec![fence]);
+        let (keys, rewritten) = (&self.keys, &self.rewritten);
+        let proposal = Proposal { keys, server, own_revision, known, rewritten, fences: &fences };
         let transaction = proposal.transaction(part, reads, referrers, &number);
         let operations = transaction.operations();
         if operations > MAX_TRANSACTION {

@@ -45,6 +45,7 @@ use crate::{
     barrier::{Barrier, reached},
     client::{Client, Fault, RangeRequest, TxnResponse, response_op},
     keys::Keys,
+    placement::Fence,
     record::{last_sequence, revision, sequence},
 };
 
@@ -152,12 +153,19 @@ impl Committer {
             return Ok(());
         }
         let number = ulid::Ulid::generate().to_string();
+        let mut fences: Vec<Fence> = Vec::new();
+        for fence in accepted.iter().filter_map(|(pending, _)| pending.fence.as_ref()) {
+            if !fences.contains(fence) {
+                fences.push(fence.clone());
+            }
+        }
         let proposal = Proposal {
             keys: &self.keys,
             server: &self.server,
             own_revision: self.own_revision,
             known,
             rewritten: &self.rewritten,
+            fences: &fences,
         };
         let transaction = proposal.transaction(&changes, &reads, &referrers, &number);
         if transaction.operations() > MAX_TRANSACTION {
@@ -220,8 +228,13 @@ impl Committer {
                 self.learn(&answer, reads).await;
                 metrics::counter!("mortise_etcd_refused_total").increment(1);
                 for (pending, _) in accepted.into_iter().rev() {
-                    pending.wait_again();
-                    queue.push_front(pending);
+                    match is_held(&pending, &answer) {
+                        true => {
+                            pending.wait_again();
+                            queue.push_front(pending);
+                        }
+                        false => pending.fail_as_lost(),
+                    }
                 }
             }
             Outcome::Failed(error) => {
@@ -345,6 +358,12 @@ fn told(answer: &TxnResponse) -> impl Iterator<Item = &crate::client::KeyValue> 
         Some(response_op::Response::ResponseRange(range)) => range.kvs.as_slice(),
         _ => &[],
     })
+}
+
+/// Whether the condition of a batch holds, by the answer of its refused transaction.
+fn is_held(pending: &Pending, answer: &TxnResponse) -> bool {
+    let Some(fence) = &pending.fence else { return true };
+    told(answer).any(|kv| kv.key == fence.key && kv.create_revision == fence.made_at)
 }
 
 /// Returns the error, and afterwards errors with its text.

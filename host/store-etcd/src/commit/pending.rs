@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{COMMIT_TIMEOUT, MAX_WAITING, is_large};
+use crate::placement::Fence;
 
 /// Stored resources after a batch, for each mutation.
 pub(crate) type Answers = Vec<Option<EncodedResource>>;
@@ -34,6 +35,8 @@ pub(crate) struct Pending {
     pub(crate) batch: Batch,
     /// Whether the batch goes in parts.
     pub(crate) is_large: bool,
+    /// Condition of work that one server does at a time.
+    pub(crate) fence: Option<Fence>,
     progress: Arc<AtomicU8>,
     reply: oneshot::Sender<Result<Answers, StoreError>>,
     _place: OwnedSemaphorePermit,
@@ -62,6 +65,12 @@ impl Pending {
 
     pub(crate) fn fail(self, error: StoreError) {
         self.reply.send(Err(error)).ok();
+    }
+
+    /// Fails, since another server does the work now.
+    pub(crate) fn fail_as_lost(self) {
+        let name = self.batch.held.as_deref().unwrap_or_default().to_owned();
+        self.fail(StoreError::NotHeld(name));
     }
 
     fn change(&self, from: Progress, to: Progress) -> bool {
@@ -98,11 +107,11 @@ impl Commits {
     /// # Errors
     /// [`StoreError::Unreachable`] after [`COMMIT_TIMEOUT`] if the batch was not proposed, and then never will be;
     /// [`StoreError::OutcomeUnknown`] if it was.
-    pub(crate) async fn commit(&self, batch: Batch) -> Result<Answers, StoreError> {
+    pub(crate) async fn commit(&self, batch: Batch, fence: Option<Fence>) -> Result<Answers, StoreError> {
         let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let progress = Arc::new(AtomicU8::new(Progress::Waits as u8));
         let (reply, answer) = oneshot::channel();
-        let pending = Pending { is_large: is_large(&batch), batch, progress: progress.clone(), reply, _place: place };
+        let pending = Pending { is_large: is_large(&batch), batch, fence, progress: progress.clone(), reply, _place: place };
         self.entrance.send(pending).map_err(|_| StoreError::Closed)?;
         match timeout(COMMIT_TIMEOUT, answer).await {
             Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)),

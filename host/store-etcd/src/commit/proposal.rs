@@ -13,6 +13,7 @@ use crate::{
     client::Transaction,
     commit::Answers,
     keys::Keys,
+    placement::Fence,
     record::{HeadRecord, ResourceRecord, revision, unversioned},
 };
 
@@ -28,6 +29,8 @@ pub(super) struct Proposal<'p> {
     pub(super) known: i64,
     /// Resources whose newest revision is that of a rewrite: their sequence, and this revision.
     pub(super) rewritten: &'p HashMap<Vec<u8>, (u64, i64)>,
+    /// Conditions of the batches.
+    pub(super) fences: &'p [Fence],
 }
 
 impl Proposal<'_> {
@@ -42,6 +45,10 @@ impl Proposal<'_> {
         let mut transaction = Transaction::default();
         let own = self.keys.server(self.server);
         transaction.expect_revision(own.clone(), self.own_revision);
+        for Fence { key, made_at } in self.fences {
+            transaction.expect_made_at(key.clone(), *made_at);
+            transaction.tell_if_refused(key.clone(), true);
+        }
         for DraftedRead { id, sequence } in reads {
             let key = self.keys.resource(id);
             let expected = match (sequence, self.rewritten.get(&key)) {

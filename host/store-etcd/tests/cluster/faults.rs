@@ -10,7 +10,7 @@ use mortise_store_etcd::{EtcdBackend, EtcdError};
 
 use crate::{
     copy_in,
-    etcd::{self, Etcd, options_at, prefix},
+    etcd::{self, options_at, prefix},
     proxy::Proxy,
 };
 
@@ -39,14 +39,14 @@ async fn a_lost_answer_is_found_out_and_nothing_happens_twice() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_etcd_reads_go_on_and_writes_fail_until_it_is_back() {
-    let Some(mut etcd) = Etcd::start() else { return };
+    let Some(mut etcd) = etcd::start() else { return };
     let dir = tempfile::tempdir().unwrap();
     let options = options_at(&etcd.endpoint, "/m/");
     let server = EtcdBackend::open(&options, copy_in(&dir.path().join("1"))).await.unwrap();
     let stored = write(&server, &resource("a")).await;
     let mut health = server.health();
 
-    etcd.kill();
+    etcd.kill().unwrap();
     let stored_id = id(&stored);
     let (written, read) = tokio::join!(
         server.write_cas(numbered(stored.clone(), 1)),
@@ -60,7 +60,7 @@ async fn without_etcd_reads_go_on_and_writes_fail_until_it_is_back() {
     let another = EtcdBackend::open(&options, copy_in(&dir.path().join("2"))).await;
     assert!(matches!(another, Err(EtcdError::Unreachable(_))), "{another:?}");
 
-    etcd.restart();
+    etcd.restart().unwrap();
     let back = tokio::time::timeout(Duration::from_secs(60), health.wait_for(|health| health.away.is_none())).await;
     assert!(back.unwrap().unwrap().is_ready());
     let seen = server.read(Consistency::Consistent, &id(&stored)).await.unwrap();

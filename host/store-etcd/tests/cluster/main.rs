@@ -1,7 +1,6 @@
 //! The storage contract on a real etcd: the conformance suite, and several servers over one cluster.
 //!
-//! The program is taken from `MORTISE_ETCD`, or from what `.ci/go-tool etcd` built, or from PATH. Without it, the tests
-//! say SKIPPED and pass.
+//! The program is that of `MORTISE_ETCD`, or what `.ci/go-tool etcd` built. Without it, the tests say SKIPPED and pass.
 
 #![allow(
     clippy::expect_used,

@@ -213,3 +213,38 @@ async fn a_deletion_and_a_creation_that_expects_the_deleted_never_both_succeed_o
     }
     println!("{created} of 20 creations came before the deletion");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_is_held_by_one_server_spread_and_handed_over() {
+    let Some(mut cluster) = Servers::start(2).await else { return };
+    let names: Vec<String> = (0..20).map(|n| format!("plugin/controller-{n}")).collect();
+    let hold = |server: &Arc<EtcdBackend>| -> Vec<_> { names.iter().map(|name| server.hold(name)).collect() };
+    let mut held = [hold(&cluster.servers[0]), hold(&cluster.servers[1])];
+    let settled = async {
+        loop {
+            let counts = held.each_ref().map(|all| all.iter().filter(|held| *held.borrow()).count());
+            // Each server was seen alone for a moment, before the other one joined.
+            if counts[0] + counts[1] == names.len() && counts.iter().all(|count| *count >= 3) {
+                return counts;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    let counts = tokio::time::timeout(std::time::Duration::from_secs(60), settled).await.expect("the work is spread");
+    println!("{counts:?} of {} are held", names.len());
+
+    // A batch of held work is stored by the holder alone.
+    let of_first = held[0].iter().position(|held| *held.borrow()).unwrap();
+    let work = || Batch::single(Mutation::Put(Box::new(resource("by-holder")))).held(Some(names[of_first].as_str().into()));
+    let other = cluster.servers[1].commit(work()).await;
+    assert!(matches!(&other, Err(StoreError::NotHeld(name)) if *name == names[of_first]), "{other:?}");
+    cluster.servers[0].commit(work()).await.unwrap();
+
+    // A clean stop hands over everything.
+    cluster.servers[0].give_up().await;
+    drop(cluster.servers.remove(0));
+    for held in &mut held[1] {
+        let all = tokio::time::timeout(std::time::Duration::from_secs(60), held.wait_for(|held| *held)).await;
+        all.expect("it is handed over").unwrap();
+    }
+}

@@ -1,0 +1,42 @@
+//! Several servers that share their content through etcd (docs/cluster.md).
+
+mod etcd;
+mod placement;
+mod sharing;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::support::{Server, Setup, skipped};
+
+/// A place in etcd that the servers of a test share.
+struct Shared {
+    endpoint: String,
+    prefix: String,
+}
+
+impl Shared {
+    /// Returns a new place; `None`, said loudly, without etcd.
+    fn new() -> Option<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let Some(endpoint) = mortise_test_process::etcd::shared() else {
+            skipped("no etcd: servers that share their content");
+            return None;
+        };
+        let prefix = format!("/shared-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
+        Some(Self { endpoint: endpoint.to_owned(), prefix })
+    }
+
+    /// The setting of a server in this place.
+    fn setup(&self) -> Setup {
+        Setup::new()
+            .arg("--store-engine")
+            .arg("etcd")
+            .arg("--etcd-endpoints")
+            .arg(&self.endpoint)
+            .env("MORTISE_STORE_ETCD_PREFIX", &self.prefix)
+    }
+
+    async fn start(&self) -> Server {
+        self.setup().start().await
+    }
+}

@@ -1,0 +1,81 @@
+//! What one server stores, every other one reads, lists and watches, with the same versions.
+
+use mortise_resource::pb;
+use tonic::Code;
+
+use super::Shared;
+use crate::support::{artist, gvk, id_of, tenancy, with_metadata, Server};
+
+/// Reads consistently.
+async fn consistent(server: &Server, id: &pb::Id) -> pb::Resource {
+    let request = pb::ReadRequest { id: Some(id.clone()) };
+    let request = with_metadata(request, "x-consul-consistency-mode", "consistent");
+    server.client().read(request).await.unwrap().into_inner().resource.unwrap()
+}
+
+#[tokio::test]
+async fn a_write_is_read_listed_and_watched_on_the_other_server() {
+    let Some(shared) = Shared::new() else { return };
+    let (one, other) = (shared.start().await, shared.start().await);
+    let mut watch = other.watch(gvk("demo.v2.Artist"), Some(tenancy("*", "*")), "").await.unwrap();
+    assert_eq!(watch.snapshot().await, []);
+    for n in 0..10 {
+        let stored = one.write(artist(&format!("artist-{n}"))).await.unwrap();
+        assert_eq!(consistent(&other, &id_of(&stored)).await, stored);
+        assert_eq!(watch.upsert().await, stored);
+    }
+    let list = pb::ListRequest {
+        r#type: Some(gvk("demo.v2.Artist")),
+        tenancy: Some(tenancy("*", "*")),
+        name_prefix: String::new(),
+    };
+    let stored = one.write(artist("last")).await.unwrap();
+    let listed = other.client().list(with_metadata(list, "x-consul-consistency-mode", "consistent")).await.unwrap();
+    assert_eq!(listed.into_inner().resources.len(), 11);
+
+    other.delete(&id_of(&stored), &stored.version).await.unwrap();
+    let read = pb::ReadRequest { id: Some(id_of(&stored)) };
+    let gone = one.client().read(with_metadata(read, "x-consul-consistency-mode", "consistent")).await;
+    assert_eq!(gone.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_client_brings_its_version_to_the_other_server() {
+    let Some(shared) = Shared::new() else { return };
+    let (one, other) = (shared.start().await, shared.start().await);
+    let mut stored = one.write(artist("a")).await.unwrap();
+    for _ in 0..20 {
+        let read = pb::ReadRequest { id: Some(id_of(&stored)) };
+        let read = with_metadata(read, "x-mortise-at-least", &stored.version);
+        assert_eq!(other.client().read(read).await.unwrap().into_inner().resource.unwrap(), stored);
+        stored = one.write(stored).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn of_writers_with_one_version_on_two_servers_one_wins() {
+    let Some(shared) = Shared::new() else { return };
+    let (one, other) = (shared.start().await, shared.start().await);
+    let mut stored = one.write(artist("a")).await.unwrap();
+    for _ in 0..20 {
+        let (a, b) = tokio::join!(one.write(stored.clone()), other.write(stored.clone()));
+        let (won, lost) = match (a, b) {
+            (Ok(won), Err(lost)) | (Err(lost), Ok(won)) => (won, lost),
+            both => panic!("{both:?}"),
+        };
+        assert_eq!(lost.code(), Code::Aborted, "{lost}");
+        stored = won;
+    }
+}
+
+#[tokio::test]
+async fn a_server_keeps_its_data_in_etcd_and_fills_its_copy_again() {
+    let Some(shared) = Shared::new() else { return };
+    let server = shared.start().await;
+    let stored = server.write(artist("kept")).await.unwrap();
+    assert!(server.stop().await.success());
+    // Another data directory, so another copy.
+    let server = shared.start().await;
+    assert_eq!(server.read(&id_of(&stored)).await.unwrap(), stored);
+    assert!(server.data_dir.join("copy").exists() && !server.data_dir.join("store").exists());
+}

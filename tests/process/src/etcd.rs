@@ -1,0 +1,128 @@
+//! An etcd of one server: the program that `.ci/go-tool etcd` built, on ports that were free a moment ago.
+//!
+//! The system ends it with this process, by `setpriv` of util-linux. It does not sync its disk, since no test takes its
+//! power away.
+
+use std::{
+    env, fs,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{OnceLock, mpsc},
+    thread,
+    time::Duration,
+};
+
+use crate::Outcome;
+
+/// Pause between two attempts to reach an etcd that starts.
+const START_PAUSE: Duration = Duration::from_millis(20);
+
+/// A running etcd. Dropping it kills it.
+#[derive(Debug)]
+pub struct Etcd {
+    /// Address for clients, as `host:port`.
+    pub endpoint: String,
+    ports: (u16, u16),
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+/// Returns the program: that of `MORTISE_ETCD`, or the newest that `.ci/go-tool` built; `None` if there is none.
+#[must_use]
+pub fn program() -> Option<PathBuf> {
+    if let Some(given) = env::var_os("MORTISE_ETCD") {
+        return Some(given.into());
+    }
+    let tools = env::var_os("MORTISE_TOOLS").map(PathBuf::from);
+    let tools = tools.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache/mortise-tools")))?;
+    let is_etcd = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("etcd-"));
+    let built = fs::read_dir(tools).ok()?.flatten().map(|entry| entry.path()).filter(is_etcd).max();
+    built.map(|dir| dir.join("etcd")).filter(|program| program.exists())
+}
+
+impl Etcd {
+    /// Starts an etcd; `None` without the program.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start() -> Outcome<Option<Self>> {
+        let Some(program) = program() else { return Ok(None) };
+        let (dir, ports) = (tempfile::tempdir()?, (free_port()?, free_port()?));
+        let child = spawn(&program, dir.path(), ports)?;
+        Ok(Some(Self { endpoint: format!("127.0.0.1:{}", ports.0), ports, child, dir }))
+    }
+
+    /// Kills it; its data and its ports stay.
+    ///
+    /// # Errors
+    /// It cannot be killed.
+    pub fn kill(&mut self) -> Outcome<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again after [`Etcd::kill`].
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn restart(&mut self) -> Outcome<()> {
+        let program = program().ok_or("the program is gone")?;
+        self.child = spawn(&program, self.dir.path(), self.ports)?;
+        Ok(())
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        // It may have been killed already.
+        let _ = self.kill();
+    }
+}
+
+/// Returns the address of an etcd that the whole process shares; `None` without the program, or if it does not start.
+#[must_use]
+pub fn shared() -> Option<&'static str> {
+    static SHARED: OnceLock<Option<String>> = OnceLock::new();
+    let start = || {
+        let (started, endpoint) = mpsc::channel();
+        // The system ends it with the thread that started it, so this one stays.
+        thread::spawn(move || {
+            let etcd = Etcd::start().ok().flatten();
+            let _ = started.send(etcd.as_ref().map(|etcd| etcd.endpoint.clone()));
+            while etcd.is_some() {
+                thread::park();
+            }
+        });
+        endpoint.recv().ok().flatten()
+    };
+    SHARED.get_or_init(start).as_deref()
+}
+
+fn free_port() -> Outcome<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn spawn(program: &Path, dir: &Path, (client, peer): (u16, u16)) -> Outcome<Child> {
+    let (client_url, peer_url) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    let mut child = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL"])
+        .arg(program)
+        .arg("--data-dir")
+        .arg(dir.join("data"))
+        .args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url])
+        .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
+        .args(["--initial-cluster", &format!("default={peer_url}"), "--log-level", "error", "--unsafe-no-fsync"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    while TcpStream::connect(("127.0.0.1", client)).is_err() {
+        if let Some(status) = child.try_wait()? {
+            return Err(format!("etcd ended at its start: {status}").into());
+        }
+        thread::sleep(START_PAUSE);
+    }
+    Ok(child)
+}
