@@ -8,7 +8,8 @@ use crate::support::{Setup, artist, eventually, id_of, skipped};
 #[tokio::test]
 async fn reads_go_on_while_etcd_is_away_and_the_status_says_so() {
     let Some(mut etcd) = Etcd::start().unwrap() else { return skipped("no etcd: a server whose etcd goes away") };
-    let server = Setup::new().arg("--store-engine=etcd").arg(format!("--etcd-endpoints={}", etcd.endpoint)).start().await;
+    let server =
+        Setup::new().arg("--store-engine=etcd").arg(format!("--etcd-endpoints={}", etcd.endpoint)).start().await;
     let stored = server.write(artist("a")).await.unwrap();
     etcd.kill().unwrap();
     let refused = server.write(artist("b")).await.unwrap_err();

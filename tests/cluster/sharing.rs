@@ -4,7 +4,7 @@ use mortise_resource::pb;
 use tonic::Code;
 
 use super::Shared;
-use crate::support::{artist, gvk, id_of, tenancy, with_metadata, Server};
+use crate::support::{Server, artist, gvk, id_of, tenancy, with_metadata};
 
 /// Reads consistently.
 async fn consistent(server: &Server, id: &pb::Id) -> pb::Resource {

@@ -1,6 +1,7 @@
 //! Helpers of the black-box tests. Common ones are reexported here; the others are named by their file.
 
 pub mod controllers;
+mod engine;
 pub mod http;
 pub mod nginx;
 pub mod plugins;

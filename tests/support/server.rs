@@ -23,7 +23,7 @@ use tonic::{
     transport::{Channel, ClientTlsConfig},
 };
 
-use super::{gvk, masked, tenancy, until};
+use super::{engine, gvk, masked, tenancy, until};
 
 pub type Client = ResourceServiceClient<Channel>;
 
@@ -199,7 +199,7 @@ impl Setup {
             .env("MORTISE_SANDBOX_DEADLINE_MS", "20000")
             .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", "20000")
             .env("MORTISE_TEST_LIMITS", limits.join("\n"))
-            .envs(engine(&data_dir))
+            .envs(engine::settings(&data_dir))
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -249,24 +249,6 @@ impl Setup {
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         Server { child, client, grpc, http, dns, config, data_dir, plugin_dir, log, logging, tls, _dir: dir }
-    }
-}
-
-/// Settings of the engine that `MORTISE_TEST_ENGINE` names, `etcd` or `sled`. Every data directory has a prefix of its
-/// own in the etcd that all tests share.
-fn engine(data_dir: &Path) -> Vec<(&'static str, String)> {
-    match std::env::var("MORTISE_TEST_ENGINE").as_deref() {
-        Ok("etcd") => {
-            let endpoint = mortise_test_process::etcd::shared().expect("etcd, as `.ci/go-tool etcd` builds it");
-            let place = data_dir.display().to_string().replace('/', "-");
-            vec![
-                ("MORTISE_STORE_ENGINE", "etcd".to_owned()),
-                ("MORTISE_STORE_ETCD_ENDPOINTS", endpoint.to_owned()),
-                ("MORTISE_STORE_ETCD_PREFIX", format!("/{place}/")),
-            ]
-        }
-        Ok("sled") | Err(_) => Vec::new(),
-        Ok(other) => panic!("MORTISE_TEST_ENGINE is sled or etcd, got {other}"),
     }
 }
 

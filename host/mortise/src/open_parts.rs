@@ -6,13 +6,13 @@ use mortise_service::ResourceService;
 use mortise_store::StoreError;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::{run::RunError, store::Store};
+use crate::store::{OpenError, Store};
 
 /// The parts that a stop closes, as far as they are open.
 #[derive(Default)]
 pub(crate) struct OpenParts {
     /// The store's opening, which cannot be interrupted.
-    pub(crate) opening: Option<JoinHandle<Result<Store, RunError>>>,
+    pub(crate) opening: Option<JoinHandle<Result<Store, OpenError>>>,
     pub(crate) store: Option<Store>,
     pub(crate) audit: Option<AuditLog>,
     pub(crate) service: Option<ResourceService>,

@@ -29,7 +29,6 @@ use mortise_region::Replication;
 use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
 use mortise_store::StoreError;
-use mortise_store_etcd::EtcdError;
 use tokio::time::timeout;
 
 use crate::{
@@ -44,7 +43,7 @@ use crate::{
     settings::{self, Config, ConfigError, LiveSettings, Settings, parts},
     signals::Signals,
     sockets::{Access, LocalSocket},
-    store::Store,
+    store::{OpenError, Store},
     systemd,
     tasks::{TaskPanic, TaskWatch},
 };
@@ -62,9 +61,7 @@ pub(crate) enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Etcd(#[from] EtcdError),
-    #[error(transparent)]
-    Backup(#[from] mortise_backup::BackupError),
+    Open(#[from] OpenError),
     #[error(transparent)]
     Serve(#[from] ServeError),
     #[error("sandbox: {0}")]

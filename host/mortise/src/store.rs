@@ -4,10 +4,26 @@ use std::{path::Path, sync::Arc};
 
 use mortise_controller::{AlwaysLeased, Leases};
 use mortise_store::{Backend, Options, SledBackend, StoreError};
-use mortise_store_etcd::{EtcdBackend, EtcdOptions};
+use mortise_store_etcd::{EtcdBackend, EtcdError, EtcdOptions};
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{data_dir, run::RunError, settings::parts};
+use crate::{
+    data_dir,
+    settings::{Config, ConfigError, parts},
+};
+
+/// Reason why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+    #[error(transparent)]
+    Backup(#[from] mortise_backup::BackupError),
+    #[error("cannot open the store: {0}")]
+    Thread(#[from] tokio::task::JoinError),
+}
 
 /// An open store.
 #[derive(Clone)]
@@ -23,9 +39,9 @@ impl Store {
     ///
     /// # Errors
     /// A file of the settings that cannot be read.
-    pub(crate) fn begin(config: &crate::settings::Config) -> Result<JoinHandle<Result<Self, RunError>>, RunError> {
+    pub(crate) fn begin(config: &Config) -> Result<JoinHandle<Result<Self, OpenError>>, ConfigError> {
         let (local, dir) = (parts::store(config), config.data_dir.clone());
-        let etcd = parts::etcd(config).map_err(crate::settings::ConfigError::from)?;
+        let etcd = parts::etcd(config)?;
         let prepared = tokio::task::spawn_blocking(move || prepare(&dir));
         Ok(tokio::spawn(async move {
             prepared.await??;
@@ -87,7 +103,7 @@ impl Leases for SharedLeases {
     }
 }
 
-fn prepare(data_dir: &Path) -> Result<(), RunError> {
+fn prepare(data_dir: &Path) -> Result<(), OpenError> {
     data_dir::make_private_and_log(data_dir);
     if mortise_backup::finish_interrupted(data_dir)? {
         tracing::warn!(data_dir = %data_dir.display(), "a restore that was interrupted is complete now");
@@ -95,7 +111,7 @@ fn prepare(data_dir: &Path) -> Result<(), RunError> {
     Ok(())
 }
 
-async fn shared(etcd: EtcdOptions, copy: Options, local: &Path) -> Result<Store, RunError> {
+async fn shared(etcd: EtcdOptions, copy: Options, local: &Path) -> Result<Store, OpenError> {
     if local.exists() {
         tracing::warn!(
             store = %local.display(),

@@ -91,9 +91,7 @@ impl Backend for EtcdBackend {
         self.store.admit(&batch)?;
         let fence = match &batch.held {
             None => None,
-            Some(name) => {
-                Some(self.placements.fence(name).ok_or_else(|| StoreError::NotHeld(name.to_string()))?)
-            }
+            Some(name) => Some(self.placements.fence(name).ok_or_else(|| StoreError::NotHeld(name.to_string()))?),
         };
         self.commits.commit(batch, fence).await
     }

@@ -52,7 +52,11 @@ impl Barrier {
 }
 
 /// Waits until the copy has a revision.
-pub(crate) async fn reached(applied: &watch::Receiver<i64>, revision: i64, deadline: Instant) -> Result<(), StoreError> {
+pub(crate) async fn reached(
+    applied: &watch::Receiver<i64>,
+    revision: i64,
+    deadline: Instant,
+) -> Result<(), StoreError> {
     let mut applied = applied.clone();
     match timeout_at(deadline, applied.wait_for(|applied| *applied >= revision)).await {
         Ok(Ok(_)) => Ok(()),
@@ -63,7 +67,8 @@ pub(crate) async fn reached(applied: &watch::Receiver<i64>, revision: i64, deadl
 
 /// Returns the revision of the newest commit, for all of its earlier acknowledged ones; 0 before the first.
 pub(crate) async fn head(client: &Client, keys: &Keys) -> Result<i64, Fault> {
-    let found = client.range(RangeRequest { key: keys.head().into(), keys_only: true, ..RangeRequest::default() }).await?;
+    let found =
+        client.range(RangeRequest { key: keys.head().into(), keys_only: true, ..RangeRequest::default() }).await?;
     Ok(found.kvs.first().map_or(0, |head| head.mod_revision))
 }
 
@@ -79,7 +84,8 @@ async fn ask(client: Arc<Client>, keys: Keys, mut waiting: mpsc::UnboundedReceiv
                 }
                 Err(fault) => {
                     let now = Instant::now();
-                    for (_, reply) in waiters.extract_if(.., |(deadline, reply)| *deadline <= now || reply.is_closed()) {
+                    for (_, reply) in waiters.extract_if(.., |(deadline, reply)| *deadline <= now || reply.is_closed())
+                    {
                         drop(reply.send(Err(fault.to_string())));
                     }
                     if waiters.is_empty() {

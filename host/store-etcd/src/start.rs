@@ -55,13 +55,8 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
     let (applied, applied_by) = watch::channel(applied);
     let health = watch::Sender::new(Health::default());
     let seen = health.subscribe();
-    let follower = Follower {
-        client: client.clone(),
-        keys: keys.clone(),
-        store: store.clone(),
-        applied,
-        health: health.clone(),
-    };
+    let follower =
+        Follower { client: client.clone(), keys: keys.clone(), store: store.clone(), applied, health: health.clone() };
     let barrier = Barrier::start(client.clone(), keys.clone(), applied_by.clone());
     let placements = Placements::new(client.clone(), keys.clone(), &server);
     let (commits, waiting) = Commits::new();

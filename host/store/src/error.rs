@@ -140,7 +140,9 @@ pub enum StoreError {
     #[error("etcd takes no writes ({0}); compact and defragment it, or raise its quota, then disarm its alarm")]
     SharedFull(String),
     /// A batch has more changes and conditions than a transaction of the shared store can hold; nothing was stored.
-    #[error("the change takes {operations} operations of etcd, more than the {limit} of one transaction; change less at once")]
+    #[error(
+        "the change takes {operations} operations of etcd, more than the {limit} of one transaction; change less at once"
+    )]
     TooManyChanges {
         /// Operations of the batch.
         operations: usize,

@@ -134,6 +134,18 @@ pub const ALL: &[Metric] = table! {
         "Connections of the DNS port closed because too many are open.";
     Counter mortise_dns_queries_total(transport, outcome)
         "Queries by answer: noerror, nxdomain, servfail, refused, invalid; without answer: late, dropped; unread if the client did not take it.";
+    Gauge mortise_etcd_applied_revision()
+        "Revision of etcd that the copy of a server has.";
+    Gauge mortise_etcd_away()
+        "1 while etcd does not answer: writes and consistent reads fail; otherwise 0.";
+    Counter mortise_etcd_lost_answers_total()
+        "Transactions without an answer, whose outcome was found out.";
+    Gauge mortise_etcd_members()
+        "Servers that share the content and are alive.";
+    Counter mortise_etcd_refused_total()
+        "Transactions that were repeated, since something had changed meanwhile.";
+    Counter mortise_etcd_transactions_total()
+        "Transactions that etcd stored.";
     Gauge mortise_field_index_bytes()
         "Size of the indexes of declared fields; the limit is service.index_bytes.";
     Counter mortise_grpc_answers_dropped_total()

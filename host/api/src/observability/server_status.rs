@@ -214,7 +214,9 @@ fn store_warnings(Health { poisoned, full, damaged, away }: &Health) -> impl Ite
     });
     let full = full.iter().map(|why| format!("the store refuses writes that need disk space: {why}"));
     let away = away.iter().map(|why| {
-        format!("the shared store cannot be reached ({why}); writes and consistent reads fail, other reads may be stale")
+        format!(
+            "the shared store cannot be reached ({why}); writes and consistent reads fail, other reads may be stale"
+        )
     });
     poisoned.chain(damaged).chain(full).chain(away)
 }

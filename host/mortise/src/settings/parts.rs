@@ -292,11 +292,9 @@ pub(crate) fn etcd(config: &Config) -> Result<Option<(EtcdOptions, mortise_store
     let etcd = &config.store.etcd;
     let read = |key, path: &PathBuf| match path.as_os_str().is_empty() {
         true => Ok(None),
-        false => std::fs::read(path).map(Some).map_err(|source| SettingError::SecretFile {
-            key,
-            path: path.clone(),
-            source,
-        }),
+        false => {
+            std::fs::read(path).map(Some).map_err(|source| SettingError::SecretFile { key, path: path.clone(), source })
+        }
     };
     let password = read("store.etcd.password_file", &etcd.password_file)?;
     let credentials = password.map(|password| Credentials {

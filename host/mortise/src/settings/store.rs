@@ -114,7 +114,8 @@ impl Store {
 /// Whether a text is a host and a port. An address of IPv6 has brackets.
 fn is_address(text: &str) -> bool {
     let is_host = |host: &str| {
-        !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':'))
+        !host.is_empty()
+            && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':'))
     };
     text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0))
 }

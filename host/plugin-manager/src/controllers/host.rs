@@ -92,7 +92,8 @@ impl ControllerContext {
     ) -> Arc<Self> {
         let authorizer = Arc::new(Identity::new(&controller));
         let held = (placement == Placement::Singleton).then(|| controller.clone());
-        let caller = Caller::new(authorizer, Consistency::Consistent).as_controller_of(plugin.clone()).holding(held.clone());
+        let caller =
+            Caller::new(authorizer, Consistency::Consistent).as_controller_of(plugin.clone()).holding(held.clone());
         let plugin_kv = plugin_kv.holding(held);
         Arc::new(Self { service, plugin_kv, plugin, controller, caller })
     }

@@ -239,9 +239,7 @@ impl Caller {
     pub(crate) async fn catch_up(&self, core: &Core) -> Result<(), Error> {
         match self.consistency {
             Consistency::Eventual => Ok(()),
-            Consistency::Consistent => {
-                core.backend.catch_up().await.map_err(|e| store_fault("failed to catch up", &e))
-            }
+            Consistency::Consistent => core.backend.catch_up().await.map_err(|e| store_fault("failed to catch up", &e)),
         }
     }
 

@@ -175,7 +175,12 @@ impl ResourceService {
             |id, marked, after| Deleted { id, marked, warnings: Vec::new(), generations: [before.clone(), after] };
         if !meta::has_finalizers(&stored.metadata) || planted::happens(Fault::FinalizerIgnored) {
             caller.start_commit().await;
-            return self.deletions.remove(&stored, caller.held.clone()).await.map(|()| deleted(id, None, String::new())).map_err(failed);
+            return self
+                .deletions
+                .remove(&stored, caller.held.clone())
+                .await
+                .map(|()| deleted(id, None, String::new()))
+                .map_err(failed);
         }
         if meta::is_marked(&stored.metadata) {
             return Ok(deleted(id, Some(version), before.clone()));

@@ -111,10 +111,7 @@ impl Client {
         let requests = tokio_stream::StreamExt::chain(tokio_stream::once(first), tokio_stream::pending());
         let mut request = self.request(()).await?.map(|()| requests);
         request.metadata_mut().remove("grpc-timeout");
-        let opened = timed(
-            WatchClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES).watch(request),
-        )
-        .await;
+        let opened = timed(WatchClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES).watch(request)).await;
         opened.map_err(|status| self.failed(index, status))
     }
 
@@ -192,9 +189,11 @@ async fn timed<A>(call: impl Future<Output = Result<Response<A>, Status>>) -> Re
 }
 
 fn endpoint(addr: &str, tls: Option<&Tls>) -> Result<Endpoint, EtcdError> {
-    let wrong = |setting| move |error: tonic::transport::Error| {
-        let fault = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        EtcdError::Setting { setting, fault: format!("{addr}: {fault}") }
+    let wrong = |setting| {
+        move |error: tonic::transport::Error| {
+            let fault = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            EtcdError::Setting { setting, fault: format!("{addr}: {fault}") }
+        }
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let addr_alone = addr.strip_prefix("http://").or_else(|| addr.strip_prefix("https://")).unwrap_or(addr);

@@ -13,5 +13,6 @@
 tonic::include_proto!("etcdserverpb");
 
 pub(crate) use self::{
-    auth_client::AuthClient, kv_client::KvClient, lease_client::LeaseClient, maintenance_client::MaintenanceClient, watch_client::WatchClient,
+    auth_client::AuthClient, kv_client::KvClient, lease_client::LeaseClient, maintenance_client::MaintenanceClient,
+    watch_client::WatchClient,
 };

@@ -22,7 +22,8 @@ use mortise_store::{
 use tokio::time::Instant;
 
 use super::{
-    Committer, MAX_OPERATIONS, MAX_TRANSACTION, Outcome, Pending,
+    Committer, Outcome, Pending,
+    limits::{MAX_OPERATIONS, MAX_TRANSACTION},
     proposal::{OWN_OPERATIONS, Proposal, results},
 };
 use crate::{
@@ -155,7 +156,7 @@ impl Committer {
                 return Ok(None);
             }
             Outcome::Failed(error) => return Err(error),
-            Outcome::Lost(_) => match self.find_out(&number).await {
+            Outcome::Lost(_) => match self.found_out(&number).await {
                 Some(revision) => revision,
                 None => return Ok(None),
             },
@@ -171,7 +172,8 @@ fn order(batch: &Batch) -> Vec<usize> {
     if !batch.belongs_to_deletion {
         return all.collect();
     }
-    let is_update = |at: &usize| matches!(batch.mutations.get(*at), Some(Mutation::Put(put)) if !put.version.is_empty());
+    let is_update =
+        |at: &usize| matches!(batch.mutations.get(*at), Some(Mutation::Put(put)) if !put.version.is_empty());
     let (mut order, removals): (Vec<_>, Vec<_>) = all.partition(is_update);
     order.extend(removals.into_iter().rev());
     order

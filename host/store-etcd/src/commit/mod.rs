@@ -21,6 +21,7 @@
 //! its caller learns whether it was proposed.
 
 mod large;
+mod limits;
 mod pending;
 mod proposal;
 
@@ -31,34 +32,28 @@ use std::{
 };
 
 use mortise_store::{
-    Batch, ExpectedId, Health, SledBackend, StoreError,
-    follower::{Draft, DraftLimits, DraftedBatch},
+    ExpectedId, Health, SledBackend, StoreError,
+    follower::{Draft, DraftedBatch},
 };
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep},
 };
 
-pub(crate) use self::pending::{Answers, Commits, Pending};
-use self::proposal::Proposal;
+pub use self::limits::MAX_OPERATIONS;
+pub(crate) use self::pending::{Commits, Pending};
+use self::{
+    limits::{COMMIT_TIMEOUT, MAX_TRANSACTION, draft_limits},
+    proposal::Proposal,
+};
 use crate::{
     barrier::{Barrier, reached},
     client::{Client, Fault, RangeRequest, TxnResponse, response_op},
     keys::Keys,
     placement::Fence,
-    record::{last_sequence, revision, sequence},
+    record::{revision, sequence},
 };
 
-/// Most changes of a batch, and of all batches of a transaction. etcd takes 128 operations in a transaction.
-pub const MAX_OPERATIONS: usize = 120;
-/// Most operations of a transaction: etcd's default.
-const MAX_TRANSACTION: usize = 128;
-/// Size of the changed resources at which a transaction ends, bytes; etcd takes 1.5 MiB.
-const MAX_BYTES: usize = 256 << 10;
-/// Most batches that wait.
-pub(crate) const MAX_WAITING: usize = 1_024;
-/// Longest wait of a batch.
-pub(crate) const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed attempt.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Resources whose last change was a rewrite, of which the copy does not know the revision; the rest is asked again.
@@ -131,7 +126,7 @@ impl Committer {
         }
         // Before the draft: what the copy has meanwhile is compared once more, which costs a round at most.
         let known = *self.applied.borrow();
-        let limits = limits(known);
+        let limits = draft_limits(known);
         let draft = match self.store.draft(batches, limits).await {
             Ok(draft) => draft,
             Err(error) => {
@@ -186,6 +181,7 @@ impl Committer {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.header.map_or(0, |header| header.revision);
                 self.own_revision = revision;
+                metrics::counter!("mortise_etcd_transactions_total").increment(1);
                 self.note_full(None);
                 Outcome::Accepted(revision)
             }
@@ -243,7 +239,7 @@ impl Committer {
                     pending.fail(repeated(&mut error));
                 }
             }
-            Outcome::Lost(fault) => match self.find_out(number).await {
+            Outcome::Lost(fault) => match self.found_out(number).await {
                 Some(revision) => self.answer(revision, accepted),
                 None => {
                     for (pending, _) in accepted.into_iter().rev() {
@@ -255,6 +251,12 @@ impl Committer {
             },
         }
         Ok(())
+    }
+
+    /// As `find_out`, and counts the lost answer.
+    pub(super) async fn found_out(&mut self, number: &str) -> Option<i64> {
+        metrics::counter!("mortise_etcd_lost_answers_total").increment(1);
+        self.find_out(number).await
     }
 
     /// Finds out whether a transaction without an answer was stored, and in which revision; afterwards it never will be.
@@ -338,7 +340,7 @@ impl Committer {
                 return pending.fail(error);
             }
             let known = *applied.borrow();
-            let drafted = store.draft(vec![pending.batch.clone()], limits(known)).await;
+            let drafted = store.draft(vec![pending.batch.clone()], draft_limits(known)).await;
             match drafted.map(|draft| draft.results.into_iter().next()) {
                 Ok(Some(Ok(batch))) if batch.has_changes => match again.upgrade() {
                     Some(again) => drop(again.send(pending)),
@@ -391,14 +393,4 @@ pub(crate) async fn own_key(client: &Client, keys: &Keys, server: &str) -> Resul
             return Ok(answer.header.map_or(0, |header| header.revision));
         }
     }
-}
-
-/// Returns the bounds of a draft on a copy with a revision.
-fn limits(known: i64) -> DraftLimits {
-    DraftLimits { base: last_sequence(known), operations: MAX_OPERATIONS, bytes: MAX_BYTES }
-}
-
-/// Whether no transaction can hold a batch.
-fn is_large(batch: &Batch) -> bool {
-    batch.mutations.len() + batch.expect.len() + batch.referrers.len() > MAX_OPERATIONS
 }

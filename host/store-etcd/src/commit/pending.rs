@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{COMMIT_TIMEOUT, MAX_WAITING, is_large};
+use super::limits::{COMMIT_TIMEOUT, MAX_WAITING, is_large};
 use crate::placement::Fence;
 
 /// Stored resources after a batch, for each mutation.
@@ -111,7 +111,8 @@ impl Commits {
         let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let progress = Arc::new(AtomicU8::new(Progress::Waits as u8));
         let (reply, answer) = oneshot::channel();
-        let pending = Pending { is_large: is_large(&batch), batch, fence, progress: progress.clone(), reply, _place: place };
+        let pending =
+            Pending { is_large: is_large(&batch), batch, fence, progress: progress.clone(), reply, _place: place };
         self.entrance.send(pending).map_err(|_| StoreError::Closed)?;
         match timeout(COMMIT_TIMEOUT, answer).await {
             Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)),

@@ -9,9 +9,9 @@ use mortise_store::{
 };
 use prost::Message;
 
+use super::pending::Answers;
 use crate::{
     client::Transaction,
-    commit::Answers,
     keys::Keys,
     placement::Fence,
     record::{HeadRecord, ResourceRecord, revision, unversioned},

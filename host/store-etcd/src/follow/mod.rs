@@ -20,8 +20,8 @@ use tokio::{
 };
 use tonic::Streaming;
 
-pub(crate) use self::fill::fill;
 use self::convert::Revisions;
+pub(crate) use self::fill::fill;
 use crate::{
     client::{Client, Fault, RangeRequest, WatchCreateRequest, WatchResponse},
     keys::{Keys, range_end},
@@ -145,6 +145,8 @@ impl Follower {
             }
         }
         self.applied.send_replace(revision);
+        // Exact up to 2⁵³.
+        metrics::gauge!("mortise_etcd_applied_revision").set(revision as f64);
         Ok(())
     }
 
@@ -155,6 +157,9 @@ impl Follower {
             health.away.clone_from(&away);
             changed
         });
+        if changed {
+            metrics::gauge!("mortise_etcd_away").set(f64::from(u8::from(away.is_some())));
+        }
         match (changed, away) {
             (true, Some(why)) => tracing::error!(why, "writes and consistent reads fail until etcd is back"),
             (true, None) => tracing::info!("etcd is back"),

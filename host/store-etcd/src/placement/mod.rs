@@ -186,16 +186,12 @@ impl Placements {
         let members = self.list(self.keys.members()).await?;
         let members: Vec<_> = members.iter().filter_map(|kv| self.member(kv)).collect();
         let placed = self.list(self.keys.placements()).await?;
+        metrics::gauge!("mortise_etcd_members").set(members.len() as f64);
         self.settle(current.id(), &members, &placed).await
     }
 
     /// Takes and gives up names as the members and the placed names say.
-    async fn settle(
-        &self,
-        lease: i64,
-        members: &[(String, Vec<String>)],
-        placed: &[KeyValue],
-    ) -> Result<(), Fault> {
+    async fn settle(&self, lease: i64, members: &[(String, Vec<String>)], placed: &[KeyValue]) -> Result<(), Fault> {
         let wanted: Vec<_> = self.state.lock().wanted.keys().cloned().collect();
         for name in wanted {
             let key = self.keys.placement(&name);

@@ -48,10 +48,8 @@ async fn without_etcd_reads_go_on_and_writes_fail_until_it_is_back() {
 
     etcd.kill().unwrap();
     let stored_id = id(&stored);
-    let (written, read) = tokio::join!(
-        server.write_cas(numbered(stored.clone(), 1)),
-        server.read(Consistency::Consistent, &stored_id),
-    );
+    let (written, read) =
+        tokio::join!(server.write_cas(numbered(stored.clone(), 1)), server.read(Consistency::Consistent, &stored_id),);
     assert!(matches!(written, Err(StoreError::Unreachable(_) | StoreError::OutcomeUnknown(_))), "{written:?}");
     assert!(matches!(read, Err(StoreError::Unreachable(_))), "{read:?}");
     assert_eq!(server.read(Consistency::Eventual, &id(&stored)).await.unwrap(), stored);

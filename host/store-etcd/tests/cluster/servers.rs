@@ -5,7 +5,9 @@ use std::sync::Arc;
 use mortise_resource::pb;
 use mortise_store::{
     Backend, Batch, ChangeStep, Consistency, Expectation, ExpectedId, Mutation, ScanPart, StoreError,
-    conformance::fixtures::{Event, everything, id, labelled, list, next, number, numbered, read, resource, watch, write},
+    conformance::fixtures::{
+        Event, everything, id, labelled, list, next, number, numbered, read, resource, watch, write,
+    },
 };
 use mortise_store_etcd::EtcdBackend;
 
@@ -20,8 +22,7 @@ struct Servers {
 
 impl Servers {
     async fn start(count: usize) -> Option<Self> {
-        let mut started =
-            Self { servers: Vec::new(), prefix: etcd::prefix(), dir: tempfile::tempdir().unwrap() };
+        let mut started = Self { servers: Vec::new(), prefix: etcd::prefix(), dir: tempfile::tempdir().unwrap() };
         for _ in 0..count {
             let another = started.open(started.servers.len()).await?;
             started.servers.push(another);
@@ -235,7 +236,8 @@ async fn work_is_held_by_one_server_spread_and_handed_over() {
 
     // A batch of held work is stored by the holder alone.
     let of_first = held[0].iter().position(|held| *held.borrow()).unwrap();
-    let work = || Batch::single(Mutation::Put(Box::new(resource("by-holder")))).held(Some(names[of_first].as_str().into()));
+    let work =
+        || Batch::single(Mutation::Put(Box::new(resource("by-holder")))).held(Some(names[of_first].as_str().into()));
     let other = cluster.servers[1].commit(work()).await;
     assert!(matches!(&other, Err(StoreError::NotHeld(name)) if *name == names[of_first]), "{other:?}");
     cluster.servers[0].commit(work()).await.unwrap();

@@ -30,7 +30,10 @@ async fn drain(mut snapshot: Box<dyn Snapshot>) -> (SnapshotHead, Vec<Record>) {
         }
     }
     comparison.finish().unwrap();
-    assert!(events.iter().all(|event| (head.first_event..=head.sequence).contains(event)), "the events are not in range");
+    assert!(
+        events.iter().all(|event| (head.first_event..=head.sequence).contains(event)),
+        "the events are not in range"
+    );
     assert_eq!(events.len() as u64, head.events(), "the events have another number than the head tells");
     (head, records)
 }

@@ -43,11 +43,7 @@ use super::{
     },
     options::Options,
     planted,
-    read::{
-        hub::HubLimits,
-        publisher::{PublishedHead, Publisher},
-        scan::Scanner,
-    },
+    read::{hub::HubLimits, published_head::PublishedHead, publisher::Publisher, scan::Scanner},
     tree::{
         check, keys,
         record::Meta,

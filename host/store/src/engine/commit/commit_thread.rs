@@ -26,7 +26,7 @@ use crate::engine::{
     commit::{
         checkpoint_thread::Checkpoints,
         commit_group::{CommitGroup, Slot},
-        follow,
+        draft::draft,
         history::History,
         job::{Job, Reply, Results},
         room::{SPACE_RETRY_PAUSE, Shortage},
@@ -54,10 +54,10 @@ const LOG_TO_MEMTABLE_RATIO: u64 = 4;
 
 /// State of the commit thread.
 pub(crate) struct Committer {
-    shared: Arc<Shared>,
-    meta: Meta,
-    history: History,
-    wal: Wal,
+    pub(super) shared: Arc<Shared>,
+    pub(super) meta: Meta,
+    pub(super) history: History,
+    pub(super) wal: Wal,
     checkpoints: Checkpoints,
     sums: Sums,
     scrub: Scrub,
@@ -159,7 +159,7 @@ impl Committer {
                     self.commit(std::mem::take(batches));
                     let Shared { table, options, .. } = &*self.shared;
                     let usage = &self.sums.usage;
-                    reply.send(catch_panic("commit", || follow::draft(table, options, usage, drafts, limits))).ok();
+                    reply.send(catch_panic("commit", || draft(table, options, usage, drafts, limits))).ok();
                 }
                 Job::Follow(commits, reply) => {
                     self.commit(std::mem::take(batches));
@@ -282,7 +282,7 @@ impl Committer {
 
     /// Waits for a checkpoint that must come first. Fails while the checkpoint of an opening waits for disk space. Any
     /// other waiting checkpoint blocks nothing: groups refuse writes without space, and deletions continue in the log.
-    fn await_required_checkpoint(&mut self) -> Result<(), StoreError> {
+    pub(super) fn await_required_checkpoint(&mut self) -> Result<(), StoreError> {
         self.refill_reserve();
         let room = &self.shared.room;
         if self.settled && (!self.reached(2) || room.is_waiting()) {
@@ -343,50 +343,8 @@ impl Committer {
         Ok(results)
     }
 
-    /// Writes a group that another store decided, and publishes it. A full disk leaves everything as it was; any other
-    /// fault poisons the store.
-    fn follow(&mut self, add: impl FnOnce(&mut CommitGroup<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let shared = self.shared.clone();
-        if let Some(why) = shared.poisoned.get() {
-            return Err(StoreError::Poisoned(why.clone()));
-        }
-        let mut written = catch_panic("commit", || {
-            self.await_required_checkpoint()?;
-            let mut group = CommitGroup::new(&shared.table, self.meta.highest, &shared.options, None);
-            add(&mut group)?;
-            group.note_growth();
-            if group.changes.is_empty() { Ok(()) } else { self.make_durable(group) }
-        });
-        if written.is_ok() {
-            written = self.start_due_checkpoint();
-        }
-        if let Err(error) = &written {
-            self.history.forget();
-            match Shortage::of(error) {
-                Some(shortage) => shared.note_shortage(Some(shortage)),
-                None => {
-                    shared.poison(error);
-                }
-            }
-        }
-        written
-    }
-
-    /// Notes that the content is that of a sequence of the store that this one follows, without events before it.
-    fn filled(&mut self, sequence: u64) -> Result<(), StoreError> {
-        let Shared { table, publisher, .. } = &*self.shared;
-        let meta = Meta { last_seq: sequence, highest: sequence, first_event: sequence + 1, ..self.meta };
-        let mut batch = WriteBatch::default();
-        batch.insert(keys::META, meta.encode());
-        self.wal.append(&batch)?;
-        publisher.publish(&[], || table.apply(&batch));
-        publisher.set_newest(sequence);
-        self.meta = meta;
-        Ok(())
-    }
-
     /// Writes a group and publishes it.
-    fn make_durable(&mut self, group: CommitGroup<'_>) -> Result<(), StoreError> {
+    pub(super) fn make_durable(&mut self, group: CommitGroup<'_>) -> Result<(), StoreError> {
         let Shared { table, publisher, snapshots, .. } = &*self.shared;
         let mut batch = WriteBatch::default();
         for (key, slot) in group.slots.iter().filter(|(_, slot)| slot.is_changed()) {
@@ -452,7 +410,7 @@ impl Committer {
     }
 
     /// Starts a checkpoint if one is due; waits for the running one if that is overdue.
-    fn start_due_checkpoint(&mut self) -> Result<(), StoreError> {
+    pub(super) fn start_due_checkpoint(&mut self) -> Result<(), StoreError> {
         let Shared { room, .. } = &*self.shared;
         // On a full disk the log cannot grow, but its other file keeps its length.
         let short = room.shortage().is_some() && self.wal.len() >= self.wal.ahead() / 2;

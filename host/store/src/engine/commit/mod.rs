@@ -3,6 +3,7 @@
 pub(crate) mod checkpoint_thread;
 pub(crate) mod commit_group;
 pub(crate) mod commit_thread;
+mod draft;
 mod follow;
 pub(crate) mod history;
 pub(crate) mod job;

@@ -7,6 +7,7 @@ pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod hub;
 pub(crate) mod point;
+pub(crate) mod published_head;
 pub(crate) mod publisher;
 pub(crate) mod replay;
 pub(crate) mod scan;

@@ -49,6 +49,7 @@ use crate::engine::{
     read::{
         filter::Filter,
         hub::{Hub, HubEnd, HubEvent, HubLimits, HubReader},
+        published_head::PublishedHead,
         type_hubs::{Terms, TypeHubs},
     },
     tree::{change::Change, keys},
@@ -81,13 +82,6 @@ struct State {
     /// Bytes of the states in all windows.
     window_bytes: usize,
     closed: bool,
-}
-
-/// The last event, with its resource if known.
-#[derive(Default)]
-pub(crate) struct PublishedHead {
-    pub(crate) sequence: u64,
-    pub(crate) carried: Option<EncodedResource>,
 }
 
 /// Events that a subscription requires.
@@ -314,16 +308,6 @@ impl Publisher {
     pub(crate) fn hubs_and_windows(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.hubs.values().flat_map(TypeHubs::each).count(), state.windows.len())
-    }
-}
-
-impl PublishedHead {
-    fn position(&self) -> Position {
-        match &self.carried {
-            Some(resource) => Position::after(self.sequence, resource),
-            // A position that matches no event, so that watches from it start again.
-            None => Position { sequence: self.sequence, check: 0 },
-        }
     }
 }
 

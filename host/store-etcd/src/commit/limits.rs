@@ -1,0 +1,28 @@
+//! Bounds of batches and transactions.
+
+use std::time::Duration;
+
+use mortise_store::{Batch, follower::DraftLimits};
+
+use crate::record::last_sequence;
+
+/// Most changes of a batch, and of all batches of a transaction. etcd takes 128 operations in a transaction.
+pub const MAX_OPERATIONS: usize = 120;
+/// Most operations of a transaction: etcd's default.
+pub(super) const MAX_TRANSACTION: usize = 128;
+/// Size of the changed resources at which a transaction ends, bytes; etcd takes 1.5 MiB.
+pub(super) const MAX_BYTES: usize = 256 << 10;
+/// Most batches that wait.
+pub(super) const MAX_WAITING: usize = 1_024;
+/// Longest wait of a batch.
+pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns the bounds of a draft on a copy with a revision.
+pub(super) fn draft_limits(known: i64) -> DraftLimits {
+    DraftLimits { base: last_sequence(known), operations: MAX_OPERATIONS, bytes: MAX_BYTES }
+}
+
+/// Whether no transaction can hold a batch.
+pub(super) fn is_large(batch: &Batch) -> bool {
+    batch.mutations.len() + batch.expect.len() + batch.referrers.len() > MAX_OPERATIONS
+}
