@@ -90,6 +90,15 @@ impl Shared {
         }
     }
 
+    /// Reads as [`Shared::stored`] what the caller's commit expects to be unchanged. So an old state fails the commit, and
+    /// is good enough here; only an absence must be of now.
+    pub(crate) async fn expected(&self, id: &pb::Id) -> Result<Option<EncodedResource>, StoreError> {
+        match self.backend.read_encoded(Consistency::Eventual, id).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(_) => self.stored(id).await,
+        }
+    }
+
     /// Ends open watches and background tasks. Calls in flight finish.
     pub(crate) fn stop(&self) {
         self.stop.cancel();

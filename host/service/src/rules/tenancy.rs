@@ -105,7 +105,7 @@ async fn read_unit(
     within: pb::Tenancy,
 ) -> Result<Option<EncodedResource>, StoreError> {
     let id = pb::Id { uid: String::new(), name: name.to_owned(), r#type: Some(gvk.to_pb()), tenancy: Some(within) };
-    core.stored(&id).await
+    core.expected(&id).await
 }
 
 /// Returns a tenancy in protobuf's text format.
