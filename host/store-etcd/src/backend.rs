@@ -141,7 +141,7 @@ impl Backend for EtcdBackend {
         self.store.open_changes(query, part, terms).await
     }
 
-    /// Follows a position of any server; it may be newer than the copy, which then catches up first.
+    /// Follows a position of any server.
     async fn changes_after(
         &self,
         query: &Query,
@@ -149,9 +149,7 @@ impl Backend for EtcdBackend {
         terms: &[Term],
         position: Position,
     ) -> Result<Option<Box<dyn ChangeWatch>>, StoreError> {
-        if position.sequence > self.store.newest_version() {
-            self.barrier.pass().await?;
-        }
+        self.barrier.pass().await?;
         self.store.changes_after(query, part, terms, position).await
     }
 

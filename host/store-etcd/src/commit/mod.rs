@@ -274,7 +274,7 @@ impl Committer {
                     return None;
                 }
                 Ok(answer) => {
-                    let found = told(&answer).next();
+                    let found = shown(&answer).next();
                     let (value, revision) = found.map_or((Vec::new(), 0), |kv| (kv.value.to_vec(), kv.mod_revision));
                     // An own fence whose answer was lost moves the key, too.
                     self.own_revision = revision;
@@ -290,8 +290,8 @@ impl Committer {
     /// Waits for what a refused transaction did not know.
     async fn learn(&mut self, answer: &TxnResponse, reads: &[mortise_store::follower::DraftedRead]) {
         let (head, own) = (self.keys.head(), self.keys.server(&self.server));
-        let newest = told(answer).find(|kv| kv.key == head).map_or(0, |kv| kv.mod_revision);
-        if let Some(own) = told(answer).find(|kv| kv.key == own) {
+        let newest = shown(answer).find(|kv| kv.key == head).map_or(0, |kv| kv.mod_revision);
+        if let Some(own) = shown(answer).find(|kv| kv.key == own) {
             if own.mod_revision != self.own_revision {
                 tracing::error!("another server uses the name of this one; data_dir may be a copy of that server's");
             }
@@ -307,7 +307,7 @@ impl Committer {
         for read in reads {
             let Some(sequence) = read.sequence else { continue };
             let key = self.keys.resource(&ExpectedId { uid: String::new(), ..read.id.clone() });
-            let found = told(answer).find(|kv| kv.key == key).map(|kv| kv.mod_revision);
+            let found = shown(answer).find(|kv| kv.key == key).map(|kv| kv.mod_revision);
             match found {
                 // The copy has this revision, too: if the sequence is still the same, a rewrite made it.
                 Some(found) if found != revision(sequence) => self.rewritten.insert(key, (sequence, found)),
@@ -355,7 +355,7 @@ impl Committer {
 }
 
 /// Returns the keys in the answer of a refused transaction.
-fn told(answer: &TxnResponse) -> impl Iterator<Item = &crate::client::KeyValue> {
+fn shown(answer: &TxnResponse) -> impl Iterator<Item = &crate::client::KeyValue> {
     answer.responses.iter().flat_map(|response| match &response.response {
         Some(response_op::Response::ResponseRange(range)) => range.kvs.as_slice(),
         _ => &[],
@@ -365,7 +365,7 @@ fn told(answer: &TxnResponse) -> impl Iterator<Item = &crate::client::KeyValue> 
 /// Whether the condition of a batch holds, by the answer of its refused transaction.
 fn is_held(pending: &Pending, answer: &TxnResponse) -> bool {
     let Some(fence) = &pending.fence else { return true };
-    told(answer).any(|kv| kv.key == fence.key && kv.create_revision == fence.made_at)
+    shown(answer).any(|kv| kv.key == fence.key && kv.create_revision == fence.made_at)
 }
 
 /// Returns the error, and afterwards errors with its text.

@@ -75,7 +75,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Follows until nobody reads the copy, or until it cannot be continued.
+    /// Follows until the copy has no reader, or until it cannot be continued.
     pub(crate) async fn run(self) {
         let mut last_seen = Instant::now();
         loop {

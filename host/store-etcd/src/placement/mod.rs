@@ -17,6 +17,8 @@
 
 mod choice;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,

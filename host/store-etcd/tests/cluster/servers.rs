@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use mortise_resource::pb;
+use mortise_resource::{
+    data::{OnDelete, ReferenceRecord},
+    pb,
+};
 use mortise_store::{
-    Backend, Batch, ChangeStep, Consistency, Expectation, ExpectedId, Mutation, ScanPart, StoreError,
+    Backend, Batch, ChangeStep, Consistency, Expectation, ExpectedId, ExpectedReferrers, Mutation, ReferrerSet,
+    ScanPart, StoreError,
     conformance::fixtures::{
-        Event, everything, id, labelled, list, next, number, numbered, read, resource, watch, write,
+        Event, everything, id, labelled, list, next, number, numbered, query, read, resource, watch, write,
     },
 };
 use mortise_store_etcd::EtcdBackend;
@@ -249,4 +253,46 @@ async fn work_is_held_by_one_server_spread_and_handed_over() {
         let all = tokio::time::timeout(std::time::Duration::from_secs(60), held.wait_for(|held| *held)).await;
         all.expect("it is handed over").unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_that_expects_no_referrer_never_comes_after_one_of_another_server() {
+    let Some(cluster) = Servers::start(2).await else { return };
+    let (one, other) = (&cluster.servers[0], &cluster.servers[1]);
+    let (mut deleted, mut refused) = (0, 0);
+    for round in 0..40 {
+        let target = write(&**one, &resource(&format!("target-{round}"))).await;
+        let id_of_target = id(&target);
+        let (resource_type, place) = (id_of_target.r#type.clone().unwrap(), id_of_target.tenancy.clone().unwrap());
+        let reference = ReferenceRecord {
+            group: resource_type.group,
+            kind: resource_type.kind,
+            partition: place.partition,
+            namespace: place.namespace,
+            name: id_of_target.name.clone(),
+            field: "a".into(),
+            on_delete: OnDelete::Block.into(),
+            ..ReferenceRecord::default()
+        };
+        let referrer = pb::Resource { references: vec![reference], ..resource(&format!("referrer-{round}")) };
+        let (_, mut events) = watch(&**one, &query("default", "default", "")).await;
+        let expected = ExpectedReferrers {
+            id: ExpectedId { uid: String::new(), ..ExpectedId::from(&id_of_target) },
+            at_commit: ReferrerSet::default(),
+            deferred: None,
+        };
+        let delete = Mutation::Delete { id: id_of_target.clone(), version: target.version.clone() };
+        let deletion = Batch { referrers: vec![expected], ..Batch::single(delete) };
+        let (gone, _) = tokio::join!(one.commit(deletion), write(&**other, &referrer));
+        match gone {
+            Ok(_) => {
+                deleted += 1;
+                assert_eq!(next(&mut events).await, Event::Delete(target), "round {round}: the referrer came first");
+            }
+            Err(StoreError::ReferrersChanged) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    println!("{deleted} deletions came first, {refused} were refused");
+    assert!(deleted > 0 && refused > 0, "{deleted} deletions came first, {refused} were refused");
 }
