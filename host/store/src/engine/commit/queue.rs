@@ -104,7 +104,7 @@ impl<T> Queue<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(simulation)))]
 mod tests {
     use std::{sync::Arc, time::Duration};
 

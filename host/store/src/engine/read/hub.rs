@@ -280,7 +280,7 @@ impl Drop for Hub {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(simulation)))]
 mod tests {
     use mortise_resource::pb;
 

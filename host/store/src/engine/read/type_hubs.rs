@@ -295,7 +295,7 @@ impl<'c> Values<'c> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(simulation)))]
 mod tests {
     use std::{
         collections::BTreeSet,

@@ -1,0 +1,13 @@
+//! Courses of the store under shuttle; each prints its seed.
+
+use mortise_simulation_store::{commits, explore::explore, queue};
+
+#[test]
+fn the_commit_queue_loses_and_repeats_nothing() {
+    explore("queue", 4_000, queue::run);
+}
+
+#[test]
+fn watches_scans_and_writers_see_the_commits_in_one_order() {
+    explore("commits", 1_500, commits::run);
+}
