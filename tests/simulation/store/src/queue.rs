@@ -3,13 +3,13 @@
 //! # Checks
 //! - An accepted item is taken exactly once, a refused one never; those of a producer in their order.
 //! - No more items than places are taken at once, and a close is final.
-//! - The consumer ends only when the queue is closed and drained, and nobody waits for ever.
+//! - The consumer ends only when the queue is closed and drained, and no thread waits for ever.
+//! - Every place comes back.
 
 use std::{
-    future::Future as _,
     pin::pin,
     sync::{Arc, Mutex},
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use shuttle::{future::block_on, thread};
@@ -21,6 +21,12 @@ use crate::{
 
 /// An item: its producer, and its number there.
 type Item = (usize, usize);
+
+/// Added to the producer of an item that may be left out.
+const OPTIONAL: usize = 100;
+
+/// The item behind all others.
+const LAST: Item = (OPTIONAL - 1, 0);
 
 /// Answers to the producers.
 #[derive(Default)]
@@ -53,10 +59,15 @@ pub fn run() {
     }
     producers.into_iter().for_each(|producer| producer.join().unwrap());
     if !closes_early {
+        block_on(queue.push(LAST)).unwrap();
+    }
+    let mut taken = consumer.join().unwrap();
+    if !closes_early {
         assert!(answers.lock().unwrap().refused.is_empty(), "refused before the close");
+        assert_eq!(taken.pop(), Some(LAST));
+        has_places(&queue, bound);
         close(&queue, &answers);
     }
-    let taken = consumer.join().unwrap();
     judge(&taken, &answers.lock().unwrap());
 }
 
@@ -65,13 +76,28 @@ fn close(queue: &Queue<Item>, answers: &Mutex<Answers>) {
     answers.lock().unwrap().closed = true;
 }
 
-/// Takes everything until the end.
+/// Checks that an empty queue has all of its places.
+fn has_places(queue: &Queue<Item>, bound: usize) {
+    for _ in 0..bound {
+        assert!(poll_once(queue.push(LAST)).is_ready(), "a place is lost of {bound}");
+    }
+    assert!(poll_once(queue.push(LAST)).is_pending(), "a place too many beside {bound}");
+}
+
+fn poll_once<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Takes everything until the last item or the end.
 fn consume(queue: &Queue<Item>, bound: usize) -> Vec<Item> {
     let (mut taken, mut expected) = (Vec::new(), 1);
     while let Some(items) = queue.take(expected) {
         assert!(!items.is_empty() && items.len() <= bound, "{} items of {bound} places", items.len());
         expected = items.len();
         taken.extend(items);
+        if taken.last() == Some(&LAST) {
+            return taken;
+        }
     }
     assert!(queue.is_closed(), "the end comes with the close");
     taken
@@ -82,17 +108,14 @@ fn produce(queue: &Queue<Item>, producer: usize, answers: &Mutex<Answers>) {
         let item = (producer, number);
         let was_closed = answers.lock().unwrap().closed;
         let result = match below(4) {
-            0 => {
-                let mut push = pin!(queue.push(item));
-                // A caller that goes away, unless there was a place at once.
-                match push.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    std::task::Poll::Ready(result) => result.is_ok(),
-                    std::task::Poll::Pending => {
-                        thread::yield_now();
-                        continue;
-                    }
+            // A caller that goes away, unless there is a place at once.
+            0 => match poll_once(queue.push(item)) {
+                Poll::Ready(result) => result.is_ok(),
+                Poll::Pending => {
+                    thread::yield_now();
+                    continue;
                 }
-            }
+            },
             // It may be accepted or not.
             1 => {
                 queue.push_if_room((producer + OPTIONAL, number));
@@ -107,9 +130,6 @@ fn produce(queue: &Queue<Item>, producer: usize, answers: &Mutex<Answers>) {
         if result { answers.accepted.push(item) } else { answers.refused.push(item) }
     }
 }
-
-/// Added to the producer of an item that may be left out.
-const OPTIONAL: usize = 100;
 
 fn judge(taken: &[Item], answers: &Answers) {
     assert_eq!(answers.late, [], "accepted after the close");

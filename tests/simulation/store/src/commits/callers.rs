@@ -78,8 +78,15 @@ impl Callers {
         }
     }
 
-    /// Watches until the end, or for a while.
+    /// Watches until the end, or for a while and then once more.
     pub(super) fn watch(&self) {
+        if self.watch_once() == Some(End::Left) && one_in(2) {
+            self.watch_once();
+        }
+    }
+
+    /// Opens a watch, and takes its events. `None` when the store is closed.
+    fn watch_once(&self) -> Option<End> {
         let (prefix, compares, has_terms) = (if one_in(2) { "a" } else { "" }, one_in(2), one_in(2));
         let terms: Vec<Term> = if has_terms { with_place(&[], &query(prefix)) } else { Vec::new() };
         let has_terms = !terms.is_empty();
@@ -92,7 +99,7 @@ impl Callers {
             let opened = self.store.publisher.subscribe(filter.clone(), &request);
             opened.map(|(window, subscription, position)| (Some(window), subscription, position))
         };
-        let Ok((window, subscription, position)) = opened else { return };
+        let (window, subscription, position) = opened.ok()?;
         let snapshot = window.and_then(|window| self.scan(&filter, &window));
         let watched = Watched {
             prefix,
@@ -105,7 +112,9 @@ impl Callers {
             end: End::Left,
         };
         let watched = self.follow(subscription, watched);
+        let end = watched.end;
         self.record.lock().unwrap().watches.push(watched);
+        Some(end)
     }
 
     /// Takes events.
