@@ -176,7 +176,7 @@ enum Change<'a> {
     Deleted(&'a str),
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(simulation)))]
 mod tests {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Mutex and condition variable with parking_lot's interface, over those of shuttle.
+//! Locks and a condition variable with parking_lot's interface, over those of shuttle.
 //!
 //! Time is no part of a course: a wait with a time limit ends after any number of steps of other threads, with or
 //! without a notification.
@@ -21,6 +21,10 @@ const MAX_WAITED_STEPS: usize = 4;
 /// A lock.
 #[derive(Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
+
+/// A lock that many readers may have at once.
+#[derive(Default)]
+pub struct RwLock<T>(sync::RwLock<T>);
 
 /// A locked value. Empty only within a wait.
 pub struct MutexGuard<'a, T>(Option<(&'a Mutex<T>, sync::MutexGuard<'a, T>)>);
@@ -108,5 +112,22 @@ impl WaitTimeoutResult {
     /// Whether the time was over.
     pub const fn timed_out(self) -> bool {
         self.0
+    }
+}
+
+impl<T> RwLock<T> {
+    /// Waits until no other thread writes.
+    pub fn read(&self) -> sync::RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the value of a lock that no other thread has.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no other thread has the lock.
+    pub fn write(&self) -> sync::RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
