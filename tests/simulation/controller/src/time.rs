@@ -13,6 +13,9 @@ use crate::dice::below;
 /// Most steps of other tasks before a timer ends.
 const MAX_STEPS: usize = 12;
 
+/// Shortest wait that is longer than a course.
+pub const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 thread_local! {
     /// The time of the latest timer that has ended.
     static NOW: Cell<Duration> = const { Cell::new(Duration::from_secs(1)) };
@@ -26,6 +29,7 @@ pub struct Instant(Duration);
 #[derive(Debug)]
 pub struct Sleep {
     until: Instant,
+    /// Steps of other tasks that are left; `None` for ever.
     steps: Option<usize>,
 }
 
@@ -77,15 +81,16 @@ impl Sub for Instant {
 
 /// Waits until a moment.
 #[must_use]
-pub const fn sleep_until(until: Instant) -> Sleep {
-    Sleep { until, steps: None }
+pub fn sleep_until(until: Instant) -> Sleep {
+    let is_short = until - Instant::now() < FOR_EVER;
+    Sleep { until, steps: is_short.then(|| below(MAX_STEPS)) }
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let steps = self.steps.get_or_insert_with(|| below(MAX_STEPS));
+        let Some(steps) = &mut self.steps else { return Poll::Pending };
         if *steps > 0 {
             *steps -= 1;
             cx.waker().wake_by_ref();

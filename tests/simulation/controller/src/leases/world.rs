@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -21,6 +22,7 @@ use crate::{
     Context, Controllers, Definition, Event, Leases, Outcome, ReconcileError, Reconciler, Request, Source, SourceError,
     Watch,
     dice::{below, one_in},
+    time::FOR_EVER,
 };
 
 /// Name of the controller.
@@ -150,7 +152,9 @@ impl Server {
 
     fn definition(&self, definition: usize) -> Definition {
         let code = Code { server: self.number, definition, world: self.world.clone() };
-        Definition::new(NAME, managed(), Arc::new(code)).resync(None).parallel(1 + below(2))
+        // Without a deadline, every end of a run must wake what waits.
+        let drain = if one_in(2) { FOR_EVER } else { Duration::from_secs(1) };
+        Definition::new(NAME, managed(), Arc::new(code)).resync(None).parallel(1 + below(2)).drain(drain)
     }
 
     /// Gives the lease.
