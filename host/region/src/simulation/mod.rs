@@ -5,5 +5,6 @@
 //! seed; the choices of a history follow from it.
 
 mod histories;
+mod network;
 mod sim_peer;
 mod world;
