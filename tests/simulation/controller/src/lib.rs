@@ -2,7 +2,7 @@
 //!
 //! The files of `host/controller` are compiled a second time here. `parking_lot` and `tokio` are then [`locks`],
 //! [`task`] and [`time`], so that every lock and every await is a point at which the scheduler may go on with any other
-//! task. The shipped controllers know nothing of it.
+//! task. The shipped controllers are the same with and without this crate.
 //!
 //! # Contract
 //! [`leases::run`] is one course, with checks that panic. [`explore`] makes many courses from a seed; the seed of a

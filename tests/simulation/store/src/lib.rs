@@ -1,8 +1,8 @@
 //! The store's commit queue, watch hubs and publisher under shuttle, a randomized scheduler of threads.
 //!
-//! The files of the store are compiled a second time here. `parking_lot` is then [`locks`], so that every lock and every
-//! wait of the store is a point at which the scheduler may go on with any other thread. The shipped store knows nothing
-//! of it.
+//! The files of the store are compiled a second time here. `parking_lot` is then [`locks`], so that every lock and
+//! every wait of the store is a point at which the scheduler may go on with any other thread. The shipped store is the
+//! same with and without this crate.
 //!
 //! # Contract
 //! [`queue::run`] and [`commits::run`] are one course each: a few threads that do what the callers of the store do, and

@@ -1,7 +1,6 @@
 //! Locks and a condition variable with parking_lot's interface, over those of shuttle.
 //!
-//! Time is no part of a course: a wait with a time limit ends after any number of steps of other threads, with or
-//! without a notification.
+//! A wait with a time limit ends after any number of steps of other threads, with or without a notification.
 
 use std::{
     fmt,

@@ -174,8 +174,12 @@ impl Owner {
         self.chunks(changes, token)
     }
 
-    /// Returns the messages with the commits behind a position, and the position behind them.
-    pub(super) fn messages_behind(&mut self, position: u64) -> (VecDeque<WatchResourcesResponse>, u64) {
+    /// Returns the messages with the commits behind a position, and the position behind them. `None`: the watch ends.
+    pub(super) fn next_messages(&mut self, position: u64) -> Option<(VecDeque<WatchResourcesResponse>, u64)> {
+        if self.dice.below(20) == 0 {
+            self.sent.ended += 1;
+            return None;
+        }
         let (mut messages, mut position) = (VecDeque::new(), position);
         let behind: Vec<Commit> = self.commits.iter().filter(|commit| commit.sequence > position).cloned().collect();
         let mut rest = behind.as_slice();
@@ -191,7 +195,7 @@ impl Owner {
             }
             messages.extend(made);
         }
-        (messages, position)
+        Some((messages, position))
     }
 
     /// Returns commits as one set of changes, in any order of their names, perhaps with a removal that is not true.
@@ -229,13 +233,6 @@ impl Owner {
             ..WatchResourcesResponse::default()
         });
         messages
-    }
-
-    /// Whether a watch ends here by itself.
-    pub(super) fn ends_watch(&mut self) -> bool {
-        let ends = self.dice.below(20) == 0;
-        self.sent.ended += usize::from(ends);
-        ends
     }
 
     fn shuffle<T>(&mut self, all: &mut [T]) {

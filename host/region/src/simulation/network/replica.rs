@@ -22,7 +22,7 @@ use crate::{
 
 /// The region.
 pub(super) struct Replica {
-    /// For the questions of the checks, in real time.
+    /// Runtime of the checks, in real time.
     runtime: Runtime,
     service: ResourceService,
     events: Box<dyn Watch>,
@@ -106,8 +106,9 @@ impl Replica {
     /// Checks everything that happened since the last check.
     pub(super) fn check(&mut self, owner: &Owner) {
         // The token first: its replicas were committed with it.
-        let progress = self.service.replicas().progress("eu", &thing_type());
-        let token = self.runtime.block_on(progress).unwrap().resume_token;
+        let replicas = self.service.replicas();
+        let progress = self.runtime.block_on(replicas.progress("eu", &thing_type()));
+        let token = progress.unwrap().resume_token;
         while let Some(event) = self.events.next().now_or_never() {
             match event.unwrap() {
                 WatchEvent::Upsert(resource) => self.changed(&resource.decode().unwrap(), owner),

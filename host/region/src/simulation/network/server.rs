@@ -96,12 +96,7 @@ impl OpenWatch {
                 return Some((Ok(message), self));
             }
             self.newest.borrow_and_update();
-            let mut owner = self.owner.lock();
-            if owner.ends_watch() {
-                return None;
-            }
-            (self.messages, self.position) = owner.messages_behind(self.position);
-            drop(owner);
+            (self.messages, self.position) = self.owner.lock().next_messages(self.position)?;
             if self.messages.is_empty() {
                 self.newest.changed().await.ok()?;
             }

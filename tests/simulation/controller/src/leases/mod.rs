@@ -7,7 +7,8 @@
 //! - Each run has the order of [`crate::Reconciler`], and runs of a server do not overlap.
 //! - A resource is never reconciled twice at once on a server.
 //! - After a pause no code runs, after another definition none of the former one.
-//! - At the end, the other server has no run, and the holder has reconciled each resource in its newest version; no task waits for ever.
+//! - At the end, the other server has no run, and the holder has reconciled each resource in its newest version; no
+//!   task waits for ever.
 
 mod judge;
 mod record;

@@ -28,7 +28,7 @@ use crate::{
 /// Name of the controller.
 const NAME: &str = "c";
 
-/// Resources and the record. Its locks are plain, and no steps: they are no part of the course.
+/// Resources and the record. Its locks are plain: only locks of the controllers are steps.
 #[derive(Default)]
 pub(super) struct World {
     content: Mutex<Content>,

@@ -27,7 +27,7 @@ use crate::{
 /// Callers of a store, and their common record.
 pub(super) struct Callers {
     store: Arc<Store>,
-    /// A plain lock, which is no step.
+    /// A plain lock: only locks of the store are steps.
     record: Mutex<Record>,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Store {
     pub(super) publisher: Arc<Publisher>,
     /// Each read of a key, and each change of one, is a step.
     table: locks::Mutex<BTreeMap<Vec<u8>, EncodedResource>>,
-    /// Durable changes. A plain lock, which is no step: the record is no part of the course.
+    /// Durable changes. A plain lock: the record takes no steps.
     log: Mutex<Vec<Logged>>,
 }
 

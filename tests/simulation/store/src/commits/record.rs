@@ -61,7 +61,7 @@ pub(super) struct Watched {
     /// Content as of that commit, if the watch has read it.
     pub(super) snapshot: Option<Content>,
     pub(super) events: Vec<Event>,
-    /// Newest sequences that the watch was told, each with the number of events before.
+    /// Newest sequences that the watch got, each with the number of events before.
     pub(super) newest: Vec<(usize, u64)>,
     pub(super) end: End,
 }
