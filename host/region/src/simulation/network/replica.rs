@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use futures::FutureExt as _;
 use mortise_resource::pb;
-use mortise_service::{Options, Placement, ResourceService, registry::Registry};
+use mortise_service::{Consistency, Options, Placement, ResourceService, registry::Registry};
 use mortise_store::{Backend, Options as StoreOptions, Query, SledBackend, TypeKey, Watch, WatchEvent};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -27,11 +27,19 @@ pub(super) struct Replica {
     service: ResourceService,
     events: Box<dyn Watch>,
     held: BTreeMap<String, State>,
+    /// The token of the last check.
+    token: String,
     /// Removed replicas.
     pub(super) removals: usize,
     backend: Arc<dyn Backend>,
     registry: Arc<Registry>,
     _dir: TempDir,
+}
+
+/// Returns the query of all replicas.
+fn things() -> Query {
+    let tenancy = pb::Tenancy { partition: "*".into(), namespace: "*".into() };
+    Query { type_key: TypeKey::from(&thing_type()), tenancy, name_prefix: String::new() }
 }
 
 fn service(backend: Arc<dyn Backend>, registry: Arc<Registry>) -> ResourceService {
@@ -67,20 +75,16 @@ impl Replica {
         let backend: Arc<dyn Backend> =
             Arc::new(SledBackend::open(StoreOptions::new(dir.path().join("store"))).unwrap());
         let service = service(backend.clone(), registry.clone());
-        let query = Query {
-            type_key: TypeKey::from(&thing_type()),
-            tenancy: pb::Tenancy { partition: "*".into(), namespace: "*".into() },
-            name_prefix: String::new(),
-        };
         let events = runtime.block_on(async {
             write(&service, world_policy(&["eu", "us"])).await.unwrap();
-            backend.watch_list(&query, None).await.unwrap()
+            backend.watch_list(&things(), None).await.unwrap()
         });
         Self {
             runtime,
             service,
             events,
             held: BTreeMap::new(),
+            token: String::new(),
             removals: 0,
             backend,
             registry: registry.clone(),
@@ -105,10 +109,6 @@ impl Replica {
 
     /// Checks everything that happened since the last check.
     pub(super) fn check(&mut self, owner: &Owner) {
-        // The token first: its replicas were committed with it.
-        let replicas = self.service.replicas();
-        let progress = self.runtime.block_on(replicas.progress("eu", &thing_type()));
-        let token = progress.unwrap().resume_token;
         while let Some(event) = self.events.next().now_or_never() {
             match event.unwrap() {
                 WatchEvent::Upsert(resource) => self.changed(&resource.decode().unwrap(), owner),
@@ -116,17 +116,24 @@ impl Replica {
                 _ => {}
             }
         }
-        if let Some(token) = token.strip_prefix('t') {
-            self.check_token(token.parse().unwrap(), owner);
+        let replicas = self.service.replicas();
+        let progress = self.runtime.block_on(replicas.progress("eu", &thing_type()));
+        let token = progress.unwrap().resume_token;
+        if token != self.token {
+            // Read behind the token. Events come behind reads, so the last ones may be missing.
+            let things = self.runtime.block_on(self.backend.list(Consistency::Consistent, &things())).unwrap();
+            let held = things.iter().map(held).collect();
+            if let Some(token) = token.strip_prefix('t') {
+                check_token(token.parse().unwrap(), owner, &held);
+            }
+            self.token = token;
         }
     }
 
     fn changed(&mut self, replica: &pb::Resource, owner: &Owner) {
-        let id = replica.id.clone().unwrap();
-        let syncing = replica.meta.as_ref().and_then(|meta| meta.syncing.clone()).unwrap();
-        let state = (id.uid, syncing.owner_version.parse::<u64>().unwrap());
+        let (name, state) = held(replica);
         assert!(owner.states.contains(&state), "a replica is a state of the owner: {state:?}");
-        if let Some(before) = self.held.insert(id.name, state.clone()) {
+        if let Some(before) = self.held.insert(name, state.clone()) {
             assert!(before.1 < state.1, "a replica goes forward only: {before:?}, then {state:?}");
         }
     }
@@ -137,19 +144,26 @@ impl Replica {
         self.removals += 1;
         self.held.remove(&id.name);
     }
+}
 
-    /// Checks that the replicas have everything up to a token.
-    fn check_token(&self, token: u64, owner: &Owner) {
-        let content = owner.content_at(token);
-        for (name, (uid, version)) in &content {
-            let is_there = match self.held.get(name) {
-                Some((held, at)) => at >= version && (held == uid || at > version),
-                None => owner.removed.get(uid).is_some_and(|removed| *removed > token),
-            };
-            assert!(is_there, "a token is behind its changes: t{token}, {name} {uid} {version}: {:?}", self.held);
-        }
-        for (name, (_, version)) in self.held.iter().filter(|(name, _)| !content.contains_key(*name)) {
-            assert!(*version > token, "a token is behind its removals: t{token}, {name}: {:?}", self.held);
-        }
+/// Returns the name of a replica, and the state of the owner that it has.
+fn held(replica: &pb::Resource) -> (String, State) {
+    let id = replica.id.clone().unwrap();
+    let syncing = replica.meta.as_ref().and_then(|meta| meta.syncing.clone()).unwrap();
+    (id.name, (id.uid, syncing.owner_version.parse().unwrap()))
+}
+
+/// Checks that replicas have everything up to a token.
+fn check_token(token: u64, owner: &Owner, held: &BTreeMap<String, State>) {
+    let content = owner.content_at(token);
+    for (name, (uid, version)) in &content {
+        let is_there = match held.get(name) {
+            Some((held, at)) => at >= version && (held == uid || at > version),
+            None => owner.removed.get(uid).is_some_and(|removed| *removed > token),
+        };
+        assert!(is_there, "a token is behind its changes: t{token}, {name} {uid} {version}: {held:?}");
+    }
+    for (name, (_, version)) in held.iter().filter(|(name, _)| !content.contains_key(*name)) {
+        assert!(*version > token, "a token is behind its removals: t{token}, {name}: {held:?}");
     }
 }
