@@ -72,8 +72,14 @@ impl Replica {
     pub(super) fn new(registry: &Arc<Registry>) -> Self {
         let dir = scratch();
         let runtime = Builder::new_current_thread().build().unwrap();
-        let backend: Arc<dyn Backend> =
-            Arc::new(SledBackend::open(StoreOptions::new(dir.path().join("store"))).unwrap());
+        // Small files: a course makes a store of its own.
+        let options = StoreOptions {
+            cache_bytes: 1 << 20,
+            reserve_bytes: 1 << 16,
+            scrub_per_second: 0,
+            ..StoreOptions::new(dir.path().join("store"))
+        };
+        let backend: Arc<dyn Backend> = Arc::new(SledBackend::open(options).unwrap());
         let service = service(backend.clone(), registry.clone());
         let events = runtime.block_on(async {
             write(&service, world_policy(&["eu", "us"])).await.unwrap();
