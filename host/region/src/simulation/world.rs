@@ -122,11 +122,11 @@ fn world_partition() -> pb::Id {
     }
 }
 
-/// The partition, with a policy for these regions.
-pub(super) fn world_policy(regions: &[&str]) -> pb::Resource {
+/// The partition, with a policy for these regions; one of them owns what names no region.
+pub(super) fn world_policy(regions: &[&str], control: &str) -> pb::Resource {
     let policy = MultiRegionPolicy {
         enabled_regions: regions.iter().map(|&region| region.to_owned()).collect(),
-        default_control_region: "eu".into(),
+        default_control_region: control.into(),
         criteria_for_disabled_sync: Vec::new(),
     };
     let data = Partition { multi_region_policy: Some(policy), ..Partition::default() };
@@ -184,7 +184,7 @@ impl World {
         let placement = Placement { region: Some(region.into()), ..Placement::default() };
         let options = Options { placement, second_pass: Duration::from_millis(10), ..Options::default() };
         let service = ResourceService::new(backend, Arc::new(ArcSwap::from(self.registry.clone())), options);
-        write(&service, world_policy(&ALL)).await.unwrap();
+        write(&service, world_policy(&ALL, "eu")).await.unwrap();
         let options = |name: &str| PeerOptions {
             name: name.to_owned(),
             address: format!("http://{name}"),

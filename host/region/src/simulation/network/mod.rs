@@ -24,13 +24,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_service::registry::Registry;
 use parking_lot::Mutex;
 use turmoil::{Builder, Sim};
 
 use self::{
     owner::{NAMES, Owner},
-    replica::Replica,
+    replica::{Replica, Site},
 };
 use super::world::{Dice, registry};
 
@@ -39,7 +38,9 @@ const STEP: Duration = Duration::from_millis(20);
 /// Most steps until the replicas are equal, once all faults have ended: minutes.
 const MAX_STEPS: usize = 20_000;
 /// Courses without a wish for another number.
-const COURSES: u64 = 40;
+const COURSES: u64 = 60;
+/// Courses with a store in common, which takes longer to make than a course.
+const COURSES_PER_STORE: usize = 16;
 
 /// A course.
 struct Course {
@@ -50,7 +51,7 @@ struct Course {
 }
 
 impl Course {
-    fn new(seed: u64, registry: &Arc<Registry>) -> Self {
+    fn new(seed: u64, site: &Arc<Site>, region: &str) -> Self {
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         fastrand::seed(seed);
         let mut sim = Builder::new()
@@ -60,12 +61,12 @@ impl Course {
             .max_message_latency(Duration::from_millis(20 + dice.below(200)))
             .simulation_duration(Duration::from_secs(86_400))
             .build();
-        let owner = Arc::new(Mutex::new(Owner::new(seed)));
-        let replica = Replica::new(registry);
+        let owner = Arc::new(Mutex::new(Owner::new(region, seed)));
+        let replica = Replica::new(site.clone(), region);
         let served = owner.clone();
         sim.host("eu", move || server::serve(served.clone()));
-        let (backend, types) = replica.parts();
-        sim.host("us", move || replica::replicate(backend.clone(), types.clone()));
+        let (site, region) = (site.clone(), region.to_owned());
+        sim.host("us", move || replica::replicate(site.clone(), region.clone()));
         Self { sim, owner, replica, dice }
     }
 
@@ -150,9 +151,14 @@ fn replicas_follow_their_owner_over_a_network_with_faults() {
     let courses = number("MORTISE_SIMULATION_RUNS").unwrap_or(COURSES);
     println!("regions: MORTISE_SIMULATION_SEED={first}");
     let registry = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(registry());
+    let regions: Vec<String> = (0..COURSES_PER_STORE).map(|number| format!("eu{number}")).collect();
+    let mut site = Site::new(&registry, &regions);
     let (begun, mut all) = (Instant::now(), BTreeMap::new());
-    for seed in first..first + courses {
-        let course = std::panic::AssertUnwindSafe(|| Course::new(seed, &registry).run());
+    for (seed, region) in (first..first + courses).zip(regions.iter().cycle()) {
+        if Some(region) == regions.first() {
+            site = Site::new(&registry, &regions);
+        }
+        let course = std::panic::AssertUnwindSafe(|| Course::new(seed, &site, region).run());
         match std::panic::catch_unwind(course) {
             Ok(happened) => happened.into_iter().for_each(|(what, times)| *all.entry(what).or_insert(0) += times),
             Err(panic) => {

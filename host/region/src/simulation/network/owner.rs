@@ -42,6 +42,7 @@ pub(super) struct Sent {
 
 /// The owner.
 pub(super) struct Owner {
+    pub(super) region: String,
     pub(super) store_id: String,
     commits: Vec<Commit>,
     content: BTreeMap<String, pb::Resource>,
@@ -79,9 +80,10 @@ fn removed(resource: &pb::Resource) -> ResourceChange {
 }
 
 impl Owner {
-    /// Makes an owner without resources.
-    pub(super) fn new(seed: u64) -> Self {
+    /// Makes a region without resources.
+    pub(super) fn new(region: &str, seed: u64) -> Self {
         Self {
+            region: region.to_owned(),
             store_id: ulid(1),
             commits: Vec::new(),
             content: BTreeMap::new(),
@@ -96,13 +98,13 @@ impl Owner {
 
     /// Writes a resource, or deletes it if there is one.
     pub(super) fn change(&mut self, number: u64, deletes: bool) {
-        let (sequence, name) = (*self.newest.borrow() + 1, format!("r{number}"));
+        let (sequence, name) = (*self.newest.borrow() + 1, format!("{}-r{number}", self.region));
         let resource = match (self.content.get(&name), deletes) {
             (None, true) => return,
             (Some(stored), true) => stored.clone(),
             (stored, false) => {
                 let uid = stored.map_or_else(|| ulid(100 + sequence), |stored| state(stored).0);
-                written(&name, uid, sequence)
+                written(&self.region, &name, uid, sequence)
             }
         };
         if deletes {
@@ -243,9 +245,9 @@ impl Owner {
     }
 }
 
-fn written(name: &str, uid: String, version: u64) -> pb::Resource {
-    let thing = Thing { text: "eu".into(), number: i64::try_from(version).unwrap(), ..Thing::default() };
-    let syncing = SyncingMeta { owning_region: "eu".into(), regions: vec!["*".into()], ..SyncingMeta::default() };
+fn written(region: &str, name: &str, uid: String, version: u64) -> pb::Resource {
+    let thing = Thing { text: region.into(), number: i64::try_from(version).unwrap(), ..Thing::default() };
+    let syncing = SyncingMeta { owning_region: region.into(), regions: vec!["*".into()], ..SyncingMeta::default() };
     pb::Resource {
         id: Some(pb::Id { uid, ..thing_id("default", name) }),
         version: version.to_string(),

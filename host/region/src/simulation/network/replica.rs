@@ -1,4 +1,4 @@
-//! The region with the replicas: a real store and the real replication, and what must hold at every moment.
+//! The region with the replicas, with a real store and the real replication, and the checks of every moment.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,26 +20,32 @@ use crate::{
     simulation::world::{scratch, thing_type, world_policy, write},
 };
 
-/// The region.
-pub(super) struct Replica {
+/// A server of the region `us`, for several courses: each has an owner of another name.
+pub(super) struct Site {
     /// Runtime of the checks, in real time.
     runtime: Runtime,
     service: ResourceService,
+    backend: Arc<dyn Backend>,
+    registry: Arc<Registry>,
+    _dir: TempDir,
+}
+
+/// The replicas of a course.
+pub(super) struct Replica {
+    site: Arc<Site>,
+    owner: String,
     events: Box<dyn Watch>,
     held: BTreeMap<String, State>,
     /// The token of the last check.
     token: String,
     /// Removed replicas.
     pub(super) removals: usize,
-    backend: Arc<dyn Backend>,
-    registry: Arc<Registry>,
-    _dir: TempDir,
 }
 
-/// Returns the query of all replicas.
-fn things() -> Query {
+/// Returns the query of an owner's replicas.
+fn things(owner: &str) -> Query {
     let tenancy = pb::Tenancy { partition: "*".into(), namespace: "*".into() };
-    Query { type_key: TypeKey::from(&thing_type()), tenancy, name_prefix: String::new() }
+    Query { type_key: TypeKey::from(&thing_type()), tenancy, name_prefix: format!("{owner}-") }
 }
 
 fn service(backend: Arc<dyn Backend>, registry: Arc<Registry>) -> ResourceService {
@@ -47,10 +53,11 @@ fn service(backend: Arc<dyn Backend>, registry: Arc<Registry>) -> ResourceServic
     ResourceService::new(backend, Arc::new(ArcSwap::from(registry)), Options { placement, ..Options::default() })
 }
 
-/// Runs the replication until the host goes down.
-pub(super) async fn replicate(backend: Arc<dyn Backend>, registry: Arc<Registry>) -> turmoil::Result {
+/// Runs the replication from an owner until the host goes down.
+pub(super) async fn replicate(site: Arc<Site>, owner: String) -> turmoil::Result {
+    let wire: Arc<dyn Dial> = Arc::new(Wire::new(&owner));
     let peer = PeerOptions {
-        name: "eu".into(),
+        name: owner,
         address: "http://eu".into(),
         ca_file: None,
         identity: None,
@@ -61,46 +68,31 @@ pub(super) async fn replicate(backend: Arc<dyn Backend>, registry: Arc<Registry>
         max_backoff: Duration::from_millis(500),
         keep_alive: KEEP_ALIVE,
     };
-    let replication = Replication::new(service(backend, registry), vec![peer]);
-    let wire: Arc<dyn Dial> = Arc::new(Wire::new());
+    let replication = Replication::new(service(site.backend.clone(), site.registry.clone()), vec![peer]);
     replication.run_over(move |_| Some(wire.clone())).await;
     Ok(())
 }
 
-impl Replica {
-    /// Makes a region without replicas.
-    pub(super) fn new(registry: &Arc<Registry>) -> Self {
+impl Site {
+    /// Makes a server that these owners may send resources to.
+    pub(super) fn new(registry: &Arc<Registry>, owners: &[String]) -> Arc<Self> {
         let dir = scratch();
         let runtime = Builder::new_current_thread().build().unwrap();
-        // Small files: a course makes a store of its own.
-        let options = StoreOptions {
-            cache_bytes: 1 << 20,
-            reserve_bytes: 1 << 16,
-            scrub_per_second: 0,
-            ..StoreOptions::new(dir.path().join("store"))
-        };
+        let options = StoreOptions { scrub_per_second: 0, ..StoreOptions::new(dir.path().join("store")) };
         let backend: Arc<dyn Backend> = Arc::new(SledBackend::open(options).unwrap());
         let service = service(backend.clone(), registry.clone());
-        let events = runtime.block_on(async {
-            write(&service, world_policy(&["eu", "us"])).await.unwrap();
-            backend.watch_list(&things(), None).await.unwrap()
-        });
-        Self {
-            runtime,
-            service,
-            events,
-            held: BTreeMap::new(),
-            token: String::new(),
-            removals: 0,
-            backend,
-            registry: registry.clone(),
-            _dir: dir,
-        }
+        let regions: Vec<&str> = owners.iter().map(String::as_str).chain(["us"]).collect();
+        runtime.block_on(write(&service, world_policy(&regions, "us"))).unwrap();
+        Arc::new(Self { runtime, service, backend, registry: registry.clone(), _dir: dir })
     }
+}
 
-    /// Returns the store and the types, for the host.
-    pub(super) fn parts(&self) -> (Arc<dyn Backend>, Arc<Registry>) {
-        (self.backend.clone(), self.registry.clone())
+impl Replica {
+    /// Makes the replicas of an owner, none so far.
+    pub(super) fn new(site: Arc<Site>, owner: &str) -> Self {
+        let events = site.runtime.block_on(site.backend.watch_list(&things(owner), None)).unwrap();
+        let (owner, token) = (owner.to_owned(), String::new());
+        Self { site, owner, events, held: BTreeMap::new(), token, removals: 0 }
     }
 
     /// Whether the replicas are the owner's content.
@@ -122,12 +114,13 @@ impl Replica {
                 _ => {}
             }
         }
-        let replicas = self.service.replicas();
-        let progress = self.runtime.block_on(replicas.progress("eu", &thing_type()));
+        let Site { runtime, service, backend, .. } = &*self.site;
+        let replicas = service.replicas();
+        let progress = runtime.block_on(replicas.progress(&self.owner, &thing_type()));
         let token = progress.unwrap().resume_token;
         if token != self.token {
             // Read behind the token. Events come behind reads, so the last ones may be missing.
-            let things = self.runtime.block_on(self.backend.list(Consistency::Consistent, &things())).unwrap();
+            let things = runtime.block_on(backend.list(Consistency::Consistent, &things(&self.owner))).unwrap();
             let held = things.iter().map(held).collect();
             if let Some(token) = token.strip_prefix('t') {
                 check_token(token.parse().unwrap(), owner, &held);

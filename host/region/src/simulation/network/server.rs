@@ -108,8 +108,11 @@ impl OpenWatch {
 impl RegionService for Services {
     async fn identify(&self, _: Request<IdentifyRequest>) -> Result<Response<IdentifyResponse>, Status> {
         let owner = self.0.lock();
-        let (store_id, newest_version) = (owner.store_id.clone(), *owner.newest.borrow());
-        Ok(Response::new(IdentifyResponse { region: "eu".into(), store_id, newest_version }))
+        Ok(Response::new(IdentifyResponse {
+            region: owner.region.clone(),
+            store_id: owner.store_id.clone(),
+            newest_version: *owner.newest.borrow(),
+        }))
     }
 
     async fn status(&self, _: Request<RegionStatusRequest>) -> Result<Response<RegionStatusResponse>, Status> {

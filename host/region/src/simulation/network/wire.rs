@@ -21,15 +21,15 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(1);
 pub(super) struct Wire(Connection);
 
 impl Wire {
-    /// Makes a way that opens at its first call.
-    pub(super) fn new() -> Self {
+    /// Makes a way to the owner, a region, that opens at its first call.
+    pub(super) fn new(region: &str) -> Self {
         let endpoint = Endpoint::from_static("http://eu")
             .connect_timeout(KEEP_ALIVE)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .keep_alive_while_idle(true);
         let connect = async |_: Uri| Ok::<_, io::Error>(TokioIo::new(TcpStream::connect(("eu", PORT)).await?));
-        Self(Connection::over("eu", endpoint.connect_with_connector_lazy(service_fn(connect))))
+        Self(Connection::over(region, endpoint.connect_with_connector_lazy(service_fn(connect))))
     }
 }
 
