@@ -1,7 +1,7 @@
 //! Courses from a seed.
 //!
-//! `MORTISE_SIMULATION_SEED` repeats a failed course, and those after it; `MORTISE_SIMULATION_RUNS` sets the number of
-//! courses.
+//! `MORTISE_SIMULATION_SEED` names the seed of the first course, and so repeats a failed one; `MORTISE_SIMULATION_RUNS`
+//! sets the number of courses.
 
 use std::{
     sync::{

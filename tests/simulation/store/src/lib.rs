@@ -5,7 +5,7 @@
 //! same with and without this crate.
 //!
 //! # Contract
-//! [`queue::run`] and [`commits::run`] are one course each: a few threads that do what the callers of the store do, and
+//! [`queue::run`], [`hubs::run`] and [`commits::run`] are one course each: a few threads that do what the callers of the store do, and
 //! checks that panic. [`explore`] makes many courses from a seed; the seed of a failed one is printed.
 //!
 //! # Limits
@@ -71,6 +71,7 @@ mod engine {
 pub mod commits;
 mod dice;
 pub mod explore;
+pub mod hubs;
 pub mod locks;
 pub mod queue;
 

@@ -9,8 +9,8 @@
 //! - A stored token is never ahead of the replicas.
 //! - In the end the replicas are the owner's content.
 //!
-//! `MORTISE_SIMULATION_RUNS` sets the number of courses, `MORTISE_SIMULATION_SEED` repeats those from a seed on. The
-//! choices and the network follow from the seed. The commit thread of the store is a real one, so courses with the same
+//! `MORTISE_SIMULATION_RUNS` sets the number of courses, `MORTISE_SIMULATION_SEED` the seed of the first one. The choices
+//! and the network follow from the seed. The commit thread of the store is a real one, so courses with the same
 //! seed may differ in their times.
 
 mod owner;
