@@ -176,7 +176,8 @@ enum Change<'a> {
     Deleted(&'a str),
 }
 
-#[cfg(all(test, not(simulation)))]
+#[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use super::*;
 

@@ -104,7 +104,8 @@ impl<T> Queue<T> {
     }
 }
 
-#[cfg(all(test, not(simulation)))]
+#[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use std::{sync::Arc, time::Duration};
 

@@ -280,7 +280,8 @@ impl Drop for Hub {
     }
 }
 
-#[cfg(all(test, not(simulation)))]
+#[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use mortise_resource::pb;
 

@@ -295,7 +295,8 @@ impl<'c> Values<'c> {
     }
 }
 
-#[cfg(all(test, not(simulation)))]
+#[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use std::{
         collections::BTreeSet,
