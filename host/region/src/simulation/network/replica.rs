@@ -105,6 +105,11 @@ impl Replica {
         &self.held
     }
 
+    /// Waits until the store has committed everything, which its commit thread does in real time.
+    pub(super) fn settle(&self) {
+        self.site.runtime.block_on(self.site.backend.stats()).unwrap();
+    }
+
     /// Checks everything that happened since the last check.
     pub(super) fn check(&mut self, owner: &Owner) {
         while let Some(event) = self.events.next().now_or_never() {
