@@ -177,6 +177,7 @@ enum Change<'a> {
 }
 
 #[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use super::*;
 

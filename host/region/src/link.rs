@@ -99,6 +99,15 @@ pub(crate) struct Connection {
     max_message: usize,
 }
 
+#[cfg(test)]
+impl Connection {
+    /// Makes a connection to a region over a channel.
+    pub(crate) fn over(region: &str, channel: Channel) -> Self {
+        let calls = InterceptedService::new(channel, Token(None));
+        Self { region: region.to_owned(), calls, max_message: MAX_BATCH_BYTES }
+    }
+}
+
 impl Link {
     /// Doubles the limit for resources: the host's own fields in a resource do not count, and may take as much again.
     pub(crate) fn new(options: PeerOptions, max_resource_bytes: usize) -> Self {

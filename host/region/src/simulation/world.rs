@@ -34,7 +34,7 @@ pub(super) const ALL: [&str; 3] = ["ap", "eu", "us"];
 pub(super) const WAIT: Duration = Duration::from_secs(120);
 
 /// A seeded generator.
-pub(super) struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
     pub(super) fn below(&mut self, limit: u64) -> u64 {
@@ -73,7 +73,7 @@ fn caller() -> Caller {
     Caller::new(Arc::new(AllowAll), Consistency::Consistent)
 }
 
-fn scratch() -> TempDir {
+pub(super) fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }
@@ -104,11 +104,11 @@ pub(super) async fn registry() -> Arc<Registry> {
     Arc::new(Registry::builtin().unwrap().with(&plugin).unwrap())
 }
 
-fn thing_type() -> pb::Type {
+pub(super) fn thing_type() -> pb::Type {
     pb::Type { group: "regional".into(), group_version: "v1".into(), kind: "Thing".into() }
 }
 
-fn thing_id(namespace: &str, name: &str) -> pb::Id {
+pub(super) fn thing_id(namespace: &str, name: &str) -> pb::Id {
     let tenancy = pb::Tenancy { partition: "world".into(), namespace: namespace.into() };
     pb::Id { uid: String::new(), name: name.into(), r#type: Some(thing_type()), tenancy: Some(tenancy) }
 }
@@ -122,6 +122,18 @@ fn world_partition() -> pb::Id {
     }
 }
 
+/// The partition, with a policy for these regions; one of them owns what names no region.
+pub(super) fn world_policy(regions: &[&str], control: &str) -> pb::Resource {
+    let policy = MultiRegionPolicy {
+        enabled_regions: regions.iter().map(|&region| region.to_owned()).collect(),
+        default_control_region: control.into(),
+        criteria_for_disabled_sync: Vec::new(),
+    };
+    let data = Partition { multi_region_policy: Some(policy), ..Partition::default() };
+    let data = any("hashicorp.consul.tenancy.v2beta1.Partition", &data);
+    pb::Resource { id: Some(world_partition()), data, ..pb::Resource::default() }
+}
+
 fn blue() -> pb::Id {
     let tenancy = pb::Tenancy { partition: "world".into(), namespace: String::new() };
     pb::Id {
@@ -132,7 +144,7 @@ fn blue() -> pb::Id {
     }
 }
 
-fn any(name: &str, message: &impl prost::Message) -> Option<prost_types::Any> {
+pub(super) fn any(name: &str, message: &impl prost::Message) -> Option<prost_types::Any> {
     Some(prost_types::Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec() })
 }
 
@@ -172,14 +184,7 @@ impl World {
         let placement = Placement { region: Some(region.into()), ..Placement::default() };
         let options = Options { placement, second_pass: Duration::from_millis(10), ..Options::default() };
         let service = ResourceService::new(backend, Arc::new(ArcSwap::from(self.registry.clone())), options);
-        let policy = MultiRegionPolicy {
-            enabled_regions: ALL.map(str::to_owned).to_vec(),
-            default_control_region: "eu".into(),
-            criteria_for_disabled_sync: Vec::new(),
-        };
-        let data = Partition { multi_region_policy: Some(policy), ..Partition::default() };
-        let data = any("hashicorp.consul.tenancy.v2beta1.Partition", &data);
-        write(&service, pb::Resource { id: Some(world_partition()), data, ..pb::Resource::default() }).await.unwrap();
+        write(&service, world_policy(&ALL, "eu")).await.unwrap();
         let options = |name: &str| PeerOptions {
             name: name.to_owned(),
             address: format!("http://{name}"),
@@ -397,7 +402,7 @@ impl World {
     }
 }
 
-async fn write(service: &ResourceService, resource: pb::Resource) -> Result<(), mortise_resource::Error> {
+pub(super) async fn write(service: &ResourceService, resource: pb::Resource) -> Result<(), mortise_resource::Error> {
     service.write(&caller(), pb::WriteRequest { resource: Some(resource) }).await.map(drop)
 }
 

@@ -105,6 +105,7 @@ impl<T> Queue<T> {
 }
 
 #[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use std::{sync::Arc, time::Duration};
 

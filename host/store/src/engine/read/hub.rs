@@ -281,6 +281,7 @@ impl Drop for Hub {
 }
 
 #[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use mortise_resource::pb;
 

@@ -296,6 +296,7 @@ impl<'c> Values<'c> {
 }
 
 #[cfg(test)]
+#[cfg(not(simulation))]
 mod tests {
     use std::{
         collections::BTreeSet,
