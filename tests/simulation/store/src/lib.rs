@@ -52,6 +52,7 @@ mod engine {
     pub(crate) mod read {
         pub(crate) mod filter;
         pub(crate) mod hub;
+        pub(crate) mod published_head;
         pub(crate) mod publisher;
         pub(crate) mod type_hubs;
     }

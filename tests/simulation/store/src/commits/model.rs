@@ -15,7 +15,8 @@ use crate::{
         commit::queue::Queue,
         read::{
             hub::HubLimits,
-            publisher::{PublishedHead, Publisher},
+            published_head::PublishedHead,
+            publisher::Publisher,
         },
         tree::{change::Change, keys},
     },
