@@ -82,7 +82,7 @@ impl BenchHarness {
     /// The controllers of the guest, not yet started.
     pub(crate) fn controller_manager(&self) -> ControllerManager {
         let (service, backend) = (self.service.clone(), self.backend.clone());
-        ControllerManager::new(service, backend, self.registry.clone(), Quota::default())
+        ControllerManager::new(service, backend, self.registry.clone(), Quota::default(), Arc::new(AlwaysLeased))
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) struct Common {
     data_dir: Option<PathBuf>,
     #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Directory of plugins; every *.wasm in it is loaded", "; dev: in the data directory"))]
     plugin_dir: Option<PathBuf>,
-    #[arg(long, value_name = "ENGINE", help = flag_help("store.engine", "Keeper of the content: sled or etcd", ""))]
+    #[arg(long, value_name = "ENGINE", hide_possible_values = true, help = flag_help("store.engine", "Keeper of the content: sled or etcd", ""))]
     store_engine: Option<Engine>,
     #[arg(long, value_name = "ADDRS", help = flag_help("store.etcd.endpoints", "Addresses of etcd's servers, separated by commas", ""))]
     etcd_endpoints: Option<String>,

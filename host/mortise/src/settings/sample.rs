@@ -77,7 +77,7 @@ fn print() -> String {
     for section in SECTIONS {
         let mut values = &defaults;
         if !section.name.is_empty() {
-            values = defaults[section.name].as_table().unwrap();
+            values = section.name.split('.').fold(values, |within, part| within[part].as_table().unwrap());
             out.push('\n');
             comment(&mut out, section.about);
             out.push_str(&format!("[{}]\n", section.name));

@@ -64,7 +64,7 @@ impl TestStore {
             quotas: crate::conformance::QUOTAS,
             ..Options::new(dir.path().join("data"))
         });
-        Self { store: Some(SledBackend::open_on(options.clone(), sync).unwrap()), options, dir }
+        Self { store: Some(SledBackend::open_on(options.clone(), sync, None).unwrap()), options, dir }
     }
 
     /// Returns the data directory.

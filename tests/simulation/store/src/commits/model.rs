@@ -13,11 +13,7 @@ use crate::{
     TypeKey,
     engine::{
         commit::queue::Queue,
-        read::{
-            hub::HubLimits,
-            published_head::PublishedHead,
-            publisher::Publisher,
-        },
+        read::{hub::HubLimits, published_head::PublishedHead, publisher::Publisher},
         tree::{change::Change, keys},
     },
     locks,
