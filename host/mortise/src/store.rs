@@ -21,7 +21,7 @@ pub(crate) enum OpenError {
     Etcd(#[from] EtcdError),
     #[error(transparent)]
     Backup(#[from] mortise_backup::BackupError),
-    #[error("cannot open the store: {0}")]
+    #[error(transparent)]
     Thread(#[from] tokio::task::JoinError),
 }
 

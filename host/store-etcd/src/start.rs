@@ -54,7 +54,7 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
 
     let (applied, applied_by) = watch::channel(applied);
     let health = watch::Sender::new(Health::default());
-    let seen = health.subscribe();
+    let (seen, copy_faults) = (health.subscribe(), health.clone());
     let follower =
         Follower { client: client.clone(), keys: keys.clone(), store: store.clone(), applied, health: health.clone() };
     let barrier = Barrier::start(client.clone(), keys.clone(), applied_by.clone());
@@ -72,12 +72,29 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
         waiting,
         again: commits.again(),
         rewritten: HashMap::new(),
+        usurped: None,
     };
     let placing = tokio::spawn(placements.clone().run());
-    let tasks = vec![tokio::spawn(follower.run()), tokio::spawn(committer.run()), placing];
+    let copying = tokio::spawn(copy_health(store.health(), copy_faults));
+    let tasks = vec![tokio::spawn(follower.run()), tokio::spawn(committer.run()), placing, copying];
     let backend = EtcdBackend { store, commits, barrier, placements, health: seen, tasks };
     backend.barrier.pass().await?;
     Ok(backend)
+}
+
+/// Notes the faults of the copy as those of the store.
+async fn copy_health(mut copy: watch::Receiver<Health>, all: watch::Sender<Health>) {
+    loop {
+        let Health { poisoned, full, damaged, .. } = copy.borrow_and_update().clone();
+        all.send_modify(|health| {
+            health.poisoned = poisoned.or(health.poisoned.take());
+            health.damaged = damaged.or(health.damaged.take());
+            health.full = full;
+        });
+        if copy.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 fn unreachable(fault: Fault) -> EtcdError {

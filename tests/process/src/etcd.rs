@@ -24,8 +24,21 @@ pub struct Etcd {
     /// Address for clients, as `host:port`.
     pub endpoint: String,
     ports: (u16, u16),
+    /// Files of TLS.
+    tls: Option<ServerTls>,
     child: Child,
     dir: tempfile::TempDir,
+}
+
+/// Files of an etcd with TLS, which asks its clients for certificates.
+#[derive(Debug, Clone)]
+pub struct ServerTls {
+    /// Authority of the clients' certificates.
+    pub ca_file: PathBuf,
+    /// Certificate of etcd.
+    pub cert_file: PathBuf,
+    /// Its key.
+    pub key_file: PathBuf,
 }
 
 /// Returns the program: that of `MORTISE_ETCD`, or the newest that `.ci/go-tool` built; `None` if there is none.
@@ -47,10 +60,18 @@ impl Etcd {
     /// # Errors
     /// It cannot be started.
     pub fn start() -> Outcome<Option<Self>> {
+        Self::start_with(None)
+    }
+
+    /// Starts an etcd, with TLS for its clients if there are files; `None` without the program.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_with(tls: Option<ServerTls>) -> Outcome<Option<Self>> {
         let Some(program) = program() else { return Ok(None) };
         let (dir, ports) = (tempfile::tempdir()?, (free_port()?, free_port()?));
-        let child = spawn(&program, dir.path(), ports)?;
-        Ok(Some(Self { endpoint: format!("127.0.0.1:{}", ports.0), ports, child, dir }))
+        let child = spawn(&program, dir.path(), ports, tls.as_ref())?;
+        Ok(Some(Self { endpoint: format!("127.0.0.1:{}", ports.0), ports, tls, child, dir }))
     }
 
     /// Kills it; its data and its ports stay.
@@ -69,7 +90,7 @@ impl Etcd {
     /// It cannot be started.
     pub fn restart(&mut self) -> Outcome<()> {
         let program = program().ok_or("the program is gone")?;
-        self.child = spawn(&program, self.dir.path(), self.ports)?;
+        self.child = spawn(&program, self.dir.path(), self.ports, self.tls.as_ref())?;
         Ok(())
     }
 }
@@ -104,9 +125,11 @@ fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn spawn(program: &Path, dir: &Path, (client, peer): (u16, u16)) -> Outcome<Child> {
-    let (client_url, peer_url) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
-    let mut child = Command::new("setpriv")
+fn spawn(program: &Path, dir: &Path, (client, peer): (u16, u16), tls: Option<&ServerTls>) -> Outcome<Child> {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let (client_url, peer_url) = (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    let mut command = Command::new("setpriv");
+    command
         .args(["--pdeathsig", "KILL"])
         .arg(program)
         .arg("--data-dir")
@@ -116,8 +139,12 @@ fn spawn(program: &Path, dir: &Path, (client, peer): (u16, u16)) -> Outcome<Chil
         .args(["--initial-cluster", &format!("default={peer_url}"), "--log-level", "error", "--unsafe-no-fsync"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+        .stderr(Stdio::null());
+    if let Some(ServerTls { ca_file, cert_file, key_file }) = tls {
+        command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(ca_file);
+        command.arg("--cert-file").arg(cert_file).arg("--key-file").arg(key_file);
+    }
+    let mut child = command.spawn()?;
     while TcpStream::connect(("127.0.0.1", client)).is_err() {
         if let Some(status) = child.try_wait()? {
             return Err(format!("etcd ended at its start: {status}").into());

@@ -53,6 +53,11 @@ impl Fault {
             || self.0.message().contains("user name is empty")
     }
 
+    /// Whether the answer is larger than this client takes.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.0.code() == Code::OutOfRange && self.0.message().contains("too large")
+    }
+
     /// Whether the revision that was asked for is compacted.
     pub(crate) fn is_compacted(&self) -> bool {
         self.0.code() == Code::OutOfRange && self.0.message().contains("compacted")

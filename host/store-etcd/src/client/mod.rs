@@ -32,8 +32,8 @@ pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two checks of an idle connection, and the longest wait for their answers.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
-/// Largest answer, bytes: a part of a watch is at most 2 MiB, a page of a range is bounded by its keys.
-const MAX_ANSWER_BYTES: usize = 512 << 20;
+/// Largest answer, bytes. A part of a watch has at most 2 MiB; a larger page of a range is asked again with fewer keys.
+const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// A cluster.
 pub(crate) struct Client {

@@ -76,6 +76,8 @@ pub(crate) struct Committer {
     pub(crate) again: mpsc::WeakUnboundedSender<Pending>,
     /// Resources whose newest revision is that of a rewrite: their sequence, and this revision.
     pub(crate) rewritten: HashMap<Vec<u8>, (u64, i64)>,
+    /// Reason why nothing is proposed any more: another server uses the key of this one.
+    pub(crate) usurped: Option<&'static str>,
 }
 
 /// End of a proposal.
@@ -112,6 +114,10 @@ impl Committer {
 
     /// Proposes the first batches of the queue.
     async fn round(&mut self, queue: &mut VecDeque<Pending>) -> Result<(), Fault> {
+        if let Some(why) = self.usurped {
+            queue.drain(..).for_each(|pending| pending.fail(StoreError::Poisoned(why.to_owned())));
+            return Ok(());
+        }
         queue.retain(Pending::is_awaited);
         if queue.front().is_some_and(|pending| pending.is_large) {
             let Some(pending) = queue.pop_front() else { return Ok(()) };
@@ -293,9 +299,12 @@ impl Committer {
         let newest = shown(answer).find(|kv| kv.key == head).map_or(0, |kv| kv.mod_revision);
         if let Some(own) = shown(answer).find(|kv| kv.key == own) {
             if own.mod_revision != self.own_revision {
-                tracing::error!("another server uses the name of this one; data_dir may be a copy of that server's");
+                let why = "another server uses the name of this one: data_dir is a copy of that server's, or the reverse; stop one, \
+                           remove the directory copy in its data_dir, and start it again";
+                tracing::error!(why, "writes are refused");
+                self.usurped = Some(why);
+                self.health.send_modify(|health| health.poisoned = Some(why.to_owned()));
             }
-            self.own_revision = own.mod_revision;
         }
         let arrived = reached(&self.applied, newest, Instant::now() + COMMIT_TIMEOUT).await;
         if arrived.is_err() {

@@ -9,7 +9,7 @@ use mortise_resource::EncodedResource;
 use mortise_store::{Batch, StoreError};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
 use super::limits::{COMMIT_TIMEOUT, MAX_WAITING, is_large};
@@ -108,19 +108,24 @@ impl Commits {
     /// [`StoreError::Unreachable`] after [`COMMIT_TIMEOUT`] if the batch was not proposed, and then never will be;
     /// [`StoreError::OutcomeUnknown`] if it was.
     pub(crate) async fn commit(&self, batch: Batch, fence: Option<Fence>) -> Result<Answers, StoreError> {
-        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        let late = || "the write was not answered in time".to_owned();
+        let place = timeout_at(deadline, self.places.clone().acquire_owned()).await;
+        let place = place.map_err(|_| StoreError::Unreachable(late()))?.map_err(|_| StoreError::Closed)?;
         let progress = Arc::new(AtomicU8::new(Progress::Waits as u8));
         let (reply, answer) = oneshot::channel();
         let pending =
             Pending { is_large: is_large(&batch), batch, fence, progress: progress.clone(), reply, _place: place };
         self.entrance.send(pending).map_err(|_| StoreError::Closed)?;
-        match timeout(COMMIT_TIMEOUT, answer).await {
+        match timeout_at(deadline, answer).await {
             Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)),
             Err(_) => {
                 let waits = (Progress::Waits as u8, Progress::GivenUp as u8);
                 let given_up = progress.compare_exchange(waits.0, waits.1, Ordering::AcqRel, Ordering::Acquire);
-                let why = "the write was not answered in time".to_owned();
-                Err(if given_up.is_ok() { StoreError::Unreachable(why) } else { StoreError::OutcomeUnknown(why) })
+                Err(match given_up {
+                    Ok(_) => StoreError::Unreachable(late()),
+                    Err(_) => StoreError::OutcomeUnknown(late()),
+                })
             }
         }
     }

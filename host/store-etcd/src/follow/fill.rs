@@ -10,8 +10,10 @@ use crate::{
     record::{ResourceRecord, last_sequence},
 };
 
-/// Keys of a page. With the largest resources a page takes half a gigabyte; with ordinary ones half a megabyte.
-const PAGE_KEYS: i64 = 500;
+/// Most keys of a page.
+const PAGE_KEYS: i64 = 1_000;
+/// Divisor of the number of keys after a page that was too large.
+const SMALLER: i64 = 8;
 
 /// Fills an empty copy. Returns the revision that it has then.
 ///
@@ -20,16 +22,23 @@ const PAGE_KEYS: i64 = 500;
 pub(crate) async fn fill(client: &Client, keys: &Keys, store: &SledBackend) -> Result<i64, EtcdError> {
     let prefix = keys.resources();
     let end = range_end(&prefix);
-    let (mut from, mut revision, mut resources) = (prefix, 0, 0_u64);
+    let (mut from, mut revision, mut resources, mut limit) = (prefix, 0, 0_u64, PAGE_KEYS);
     loop {
         let page = RangeRequest {
-            key: from.into(),
+            key: from.clone().into(),
             range_end: end.clone().into(),
-            limit: PAGE_KEYS,
+            limit,
             revision,
             ..RangeRequest::default()
         };
-        let page = client.range(page).await.map_err(|fault| EtcdError::Unreachable(fault.to_string()))?;
+        let page = match client.range(page).await {
+            // A single resource is far smaller.
+            Err(fault) if fault.is_too_large() && limit > 1 => {
+                limit = (limit / SMALLER).max(1);
+                continue;
+            }
+            answered => answered.map_err(|fault| EtcdError::Unreachable(fault.to_string()))?,
+        };
         if revision == 0 {
             revision = page.header.map_or(0, |header| header.revision);
         }
@@ -45,6 +54,7 @@ pub(crate) async fn fill(client: &Client, keys: &Keys, store: &SledBackend) -> R
             }
         }
         resources += filled.len() as u64;
+        limit = (limit * 2).min(PAGE_KEYS);
         let last = page.kvs.last().map(|kv| kv.key.to_vec());
         store.fill(filled).await?;
         match last {

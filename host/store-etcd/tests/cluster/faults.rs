@@ -6,7 +6,9 @@ use mortise_store::{
     Backend, Consistency, StoreError,
     conformance::fixtures::{id, list, number, numbered, query, resource, write},
 };
-use mortise_store_etcd::{EtcdBackend, EtcdError};
+use mortise_store_etcd::{EtcdBackend, EtcdError, EtcdOptions, Tls};
+use mortise_test_process::etcd::{Etcd, ServerTls};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use crate::{
     copy_in,
@@ -76,4 +78,60 @@ async fn a_prefix_of_another_program_and_a_copy_of_another_store_are_refused() {
     let other = EtcdBackend::open(&elsewhere, copy_in(dir.path())).await;
     let text = other.map(drop).unwrap_err().to_string();
     assert!(text.contains("is a copy of the store") && text.contains("store.etcd.endpoints"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_is_reached_by_tls_with_a_client_certificate_and_not_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority_key = KeyPair::generate().unwrap();
+    let mut about = CertificateParams::new(Vec::new()).unwrap();
+    about.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_pem = about.self_signed(&authority_key).unwrap().pem();
+    let issuer = Issuer::new(about, authority_key);
+    let issued = |name: &str, usage: ExtendedKeyUsagePurpose| {
+        let key = KeyPair::generate().unwrap();
+        let mut about = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        about.extended_key_usages = vec![usage];
+        let cert = about.signed_by(&key, &issuer).unwrap();
+        (cert.pem(), key.serialize_pem())
+    };
+    let (cert, key) = issued("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let files = ServerTls {
+        ca_file: file("ca.pem", &authority_pem),
+        cert_file: file("etcd.pem", &cert),
+        key_file: file("etcd.key", &key),
+    };
+    let Some(etcd) = Etcd::start_with(Some(files)).unwrap() else { return };
+    let (cert, key) = issued("mortise", ExtendedKeyUsagePurpose::ClientAuth);
+    let tls = Tls { authorities: Some(authority_pem.into_bytes()), identity: None };
+    let without = EtcdOptions { tls: Some(tls.clone()), ..options_at(&etcd.endpoint, "/tls/") };
+    let refused = EtcdBackend::open(&without, copy_in(&dir.path().join("refused"))).await;
+    assert!(matches!(refused, Err(EtcdError::Unreachable(_))), "{refused:?}");
+    let identity = Some((cert.into_bytes(), key.into_bytes()));
+    let with = EtcdOptions { tls: Some(Tls { identity, ..tls }), ..without };
+    let server = EtcdBackend::open(&with, copy_in(&dir.path().join("copy"))).await.unwrap();
+    let stored = write(&server, &resource("by-tls")).await;
+    assert_eq!(server.read(Consistency::Consistent, &id(&stored)).await.unwrap(), stored);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_the_name_of_another_stops_writing() {
+    let Some(options) = etcd::options(&prefix()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (one, copied) = (dir.path().join("one"), dir.path().join("copied"));
+    let server = EtcdBackend::open(&options, copy_in(&one)).await.unwrap();
+    write(&server, &resource("a")).await;
+    std::fs::create_dir(&copied).unwrap();
+    std::fs::copy(one.join("server"), copied.join("server")).unwrap();
+    let other = EtcdBackend::open(&options, copy_in(&copied)).await.unwrap();
+    write(&other, &resource("b")).await;
+    let refused = server.write_cas(resource("c")).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Poisoned(why) if why.contains("another server uses the name")), "{refused}");
+    assert!(!server.health().borrow().is_ready());
+    write(&other, &resource("d")).await;
 }
