@@ -139,7 +139,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 26] = [
+const SETTINGS: [&str; 30] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",

@@ -210,9 +210,8 @@ impl Setup {
 
     /// Starts the server and waits until it is ready.
     pub async fn start(mut self) -> Server {
-        let dir = tempfile::tempdir().unwrap();
+        let (dir, tls) = (tempfile::tempdir().unwrap(), self.tls.take());
         let config = dir.path().join("config.toml");
-        let tls = self.tls.take();
         let (mut command, data_dir, plugin_dir) = self.command(dir.path());
         let mut child = command.spawn().unwrap();
 

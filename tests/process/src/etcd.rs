@@ -125,6 +125,7 @@ fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
+#[allow(clippy::disallowed_methods, reason = "a test starts it before its own work, or a plain thread does")]
 fn spawn(program: &Path, dir: &Path, (client, peer): (u16, u16), tls: Option<&ServerTls>) -> Outcome<Child> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let (client_url, peer_url) = (format!("{scheme}://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));

@@ -297,14 +297,17 @@ impl Committer {
     async fn learn(&mut self, answer: &TxnResponse, reads: &[mortise_store::follower::DraftedRead]) {
         let (head, own) = (self.keys.head(), self.keys.server(&self.server));
         let newest = shown(answer).find(|kv| kv.key == head).map_or(0, |kv| kv.mod_revision);
-        if let Some(own) = shown(answer).find(|kv| kv.key == own) {
-            if own.mod_revision != self.own_revision {
+        match shown(answer).find(|kv| kv.key == own).map_or(0, |own| own.mod_revision) {
+            // Removed by hand.
+            0 => self.own_revision = 0,
+            found if found != self.own_revision => {
                 let why = "another server uses the name of this one: data_dir is a copy of that server's, or the reverse; stop one, \
                            remove the directory copy in its data_dir, and start it again";
                 tracing::error!(why, "writes are refused");
                 self.usurped = Some(why);
                 self.health.send_modify(|health| health.poisoned = Some(why.to_owned()));
             }
+            _ => {}
         }
         let arrived = reached(&self.applied, newest, Instant::now() + COMMIT_TIMEOUT).await;
         if arrived.is_err() {

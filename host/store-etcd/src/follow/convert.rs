@@ -14,7 +14,7 @@ use crate::{
 
 /// Change of one key that is content.
 enum Found {
-    Put(ResourceRecord),
+    Put(Box<ResourceRecord>),
     Delete(ExpectedId),
 }
 
@@ -55,7 +55,7 @@ impl Revisions {
             match self.keys.parse(&kv.key) {
                 Key::Head if is_put => head = HeadRecord::decode(&*kv.value).unwrap_or_default(),
                 Key::Resource(_) if is_put => match ResourceRecord::decode(&*kv.value) {
-                    Ok(record) => found.push(Found::Put(record)),
+                    Ok(record) => found.push(Found::Put(Box::new(record))),
                     Err(error) => {
                         let key = String::from_utf8_lossy(&kv.key);
                         tracing::error!(%key, %error, "a value in etcd is not as Mortise writes it, and is passed over");

@@ -228,7 +228,8 @@ impl Placements {
     fn may_take(&self, name: &str, is_preferred: bool) -> bool {
         let state = self.state.lock();
         let Some(wanted) = state.wanted.get(name) else { return false };
-        let is_asked = wanted.held.receiver_count() > 0;
+        // What was lost unnoticed is given up first, so that its runs begin again.
+        let is_asked = wanted.held.receiver_count() > 0 && wanted.made_at.is_none();
         is_asked && (is_preferred || wanted.free_since.is_some_and(|since| since.elapsed() >= FREE_GRACE))
     }
 
@@ -237,7 +238,7 @@ impl Placements {
         if let Some(wanted) = state.wanted.get_mut(name) {
             wanted.free_since.get_or_insert_with(Instant::now);
             wanted.made_at = None;
-            wanted.held.send_if_modified(|held| std::mem::take(held));
+            wanted.held.send_if_modified(std::mem::take);
         }
     }
 
@@ -255,7 +256,7 @@ impl Placements {
         state.alive_until = None;
         for wanted in state.wanted.values_mut() {
             wanted.made_at = None;
-            wanted.held.send_if_modified(|held| std::mem::take(held));
+            wanted.held.send_if_modified(std::mem::take);
         }
     }
 

@@ -62,5 +62,5 @@ fn fresh() -> Option<Fresh> {
 
 /// The cases of the suite, on etcd.
 mod suite {
-    mortise_store::conformance_tests!(|| super::fresh(), of a copy);
+    mortise_store::conformance_tests!(super::fresh, of a copy);
 }
