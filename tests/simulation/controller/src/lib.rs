@@ -12,6 +12,11 @@
 //! Channels and notifications of tokio are single steps. `tokio::select!` looks at its branches in their order. A timer
 //! ends after any number of steps, so courses say nothing about the lengths of waits.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    rustdoc::private_intra_doc_links,
+    reason = "the files link to parts of the crate that are not here"
+)]
 #![allow(dead_code, reason = "the files of the controllers have more than a simulation uses")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "courses panic to report")]
 

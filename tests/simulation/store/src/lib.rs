@@ -12,6 +12,11 @@
 //! Atomic numbers, and the semaphore and channels of tokio, are single steps. Disk and table are models: a log in
 //! memory, and a map that shows one key after the other.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    rustdoc::private_intra_doc_links,
+    reason = "the files link to parts of the store that are not here"
+)]
 #![allow(dead_code, reason = "the files of the store have more than a simulation uses")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "courses panic to report")]
 
