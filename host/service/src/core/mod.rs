@@ -90,8 +90,8 @@ impl Shared {
         }
     }
 
-    /// Reads as [`Shared::stored`] what the caller's commit expects to be unchanged. So an old state fails the commit, and
-    /// is good enough here; only an absence must be of now.
+    /// Reads as [`Shared::stored`] what the caller's commit expects to be unchanged, after a consistent read of its call.
+    /// An old state fails the commit, and is good enough here; only an absence must be of now.
     pub(crate) async fn expected(&self, id: &pb::Id) -> Result<Option<EncodedResource>, StoreError> {
         match self.backend.read_encoded(Consistency::Eventual, id).await {
             Ok(stored) => Ok(Some(stored)),

@@ -81,12 +81,10 @@ impl ResourceService {
         };
 
         let version = request.version;
-        let exact = !version.is_empty() && !id.uid.is_empty();
-        let consistency = if exact { Consistency::Eventual } else { Consistency::Consistent };
         let mut retry = Retry::new(&self.writers, caller, &id, &version);
         loop {
             retry.queue().await?;
-            let mut stored = match self.core.backend.read(consistency, &id).await {
+            let mut stored = match self.core.backend.read(Consistency::Consistent, &id).await {
                 Ok(stored) => stored,
                 Err(StoreError::NotFound) => return Ok(None),
                 Err(e) => return Err(store_fault("failed read", &e)),

@@ -191,7 +191,7 @@ impl ResourceService {
         let ReceivedWrite { registry, kind, resource: incoming, .. } = write;
         let nowhere = pb::Id::default();
         let id = incoming.id.as_ref().unwrap_or(&nowhere);
-        let stored = match self.core.backend.read(Consistency::Eventual, id).await {
+        let stored = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(stored) => Some(stored),
             Err(StoreError::NotFound) => None,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode().map_err(Error::from)?),

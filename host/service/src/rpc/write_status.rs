@@ -70,7 +70,7 @@ impl ResourceService {
 
         let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
         admit::tenancy_units(&self.core, &kind, &shell).await?;
-        let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
+        let mut stored = self.core.backend.read(Consistency::Consistent, &id).await.map_err(failed_read)?;
         let mut hooks = RequestHooks::new(kind, caller);
         hooks.upgrade(&mut stored).await?;
         hooks.authorize_write(Verb::Write, &stored, "failed operator:write allowed acl").await?;
@@ -79,7 +79,7 @@ impl ResourceService {
         let mut retry = Retry::new(&self.writers, caller, &id, &version);
         loop {
             retry.queue().await?;
-            let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
+            let mut stored = self.core.backend.read(Consistency::Consistent, &id).await.map_err(failed_read)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }

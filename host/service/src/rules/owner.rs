@@ -51,7 +51,7 @@ pub(crate) async fn resolve_owner(
 /// `InvalidArgument`, on a server with a region: the owner may be of another region, and only that one knows. Faults of
 /// the store.
 pub(crate) async fn is_owner_there(core: &Core, owner: &pb::Id) -> Result<bool, Error> {
-    match core.backend.read_encoded(Consistency::Eventual, owner).await {
+    match core.backend.read_encoded(Consistency::Consistent, owner).await {
         Ok(_) | Err(StoreError::GroupVersionMismatch { .. }) => Ok(true),
         Err(StoreError::NotFound) if core.region().is_none() => Ok(false),
         Err(StoreError::NotFound) => Err(Error::invalid(format!(
