@@ -1,4 +1,4 @@
-//! An etcd that goes away and comes back, and one that is none.
+//! An etcd that goes away and comes back, and a start without etcd.
 
 use mortise_test_process::etcd::Etcd;
 use tonic::Code;

@@ -21,7 +21,7 @@ const BARRIER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed attempt.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-type Waiter = (Instant, oneshot::Sender<Result<i64, String>>);
+type Waiter = (Instant, oneshot::Sender<Result<i64, Arc<Fault>>>);
 
 /// Entrance for those who wait.
 #[derive(Clone)]
@@ -46,7 +46,10 @@ impl Barrier {
         let deadline = Instant::now() + BARRIER_TIMEOUT;
         let (reply, answer) = oneshot::channel();
         self.waiters.send((deadline, reply)).map_err(|_| StoreError::Closed)?;
-        let head = answer.await.map_err(|_| StoreError::Closed)?.map_err(StoreError::Unreachable)?;
+        let head = answer
+            .await
+            .map_err(|_| StoreError::Closed)?
+            .map_err(|fault| StoreError::Unreachable(fault.to_string()))?;
         reached(&self.applied, head, deadline).await
     }
 }
@@ -83,10 +86,11 @@ async fn ask(client: Arc<Client>, keys: Keys, mut waiting: mpsc::UnboundedReceiv
                     break;
                 }
                 Err(fault) => {
+                    let fault = Arc::new(fault);
                     let now = Instant::now();
                     for (_, reply) in waiters.extract_if(.., |(deadline, reply)| *deadline <= now || reply.is_closed())
                     {
-                        drop(reply.send(Err(fault.to_string())));
+                        drop(reply.send(Err(fault.clone())));
                     }
                     if waiters.is_empty() {
                         break;

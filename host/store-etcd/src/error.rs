@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use mortise_store::{StoreError, StoreId};
 
+use crate::record::StampFault;
+
 /// Reason why a server cannot start with a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
@@ -42,12 +44,18 @@ pub enum EtcdError {
         fault: String,
     },
     /// The prefix holds content of another release or of another program.
-    #[error("the key {key} in etcd is not as Mortise wrote it: {fault}; choose another store.etcd.prefix")]
+    #[error("the key {key} in etcd is not as Mortise writes it: {source}; choose another store.etcd.prefix")]
     Stamp {
         /// The key.
         key: String,
         /// Fault of its value.
-        fault: String,
+        source: StampFault,
+    },
+    /// A key of a resource holds something else.
+    #[error("the key {key} in etcd holds no resource; remove it, or choose another store.etcd.prefix")]
+    NoResource {
+        /// The key.
+        key: String,
     },
     /// The local copy is of another store.
     #[error(

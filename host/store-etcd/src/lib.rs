@@ -41,6 +41,7 @@ pub use backend::EtcdBackend;
 pub use commit::MAX_OPERATIONS;
 pub use error::EtcdError;
 pub use options::{Credentials, EtcdOptions, Tls};
+pub use record::StampFault;
 
 /// Largest resource that fits into a request of etcd with its default limit of 1.5 MiB, bytes.
 pub const MAX_RESOURCE_BYTES: usize = 1 << 20;

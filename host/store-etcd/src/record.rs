@@ -2,7 +2,7 @@
 //!
 //! The sequence of an event is the revision of its transaction times 256, plus its *place* in the transaction. A value
 //! has its place, so that a copy that is filled from keys alone has the same versions as one that saw every event. A
-//! rewrite is no event, so its value has the whole sequence that it keeps.
+//! rewrite makes no event, and its value has the whole sequence that it keeps.
 
 use mortise_resource::pb;
 use mortise_store::{StoreId, follower::FilledResource};
@@ -89,16 +89,28 @@ pub(crate) fn stamp(id: StoreId) -> String {
     format!("mortise-store-id {id} format {FORMAT}\n")
 }
 
-/// Reads the value of the stamp; the error is its fault.
-pub(crate) fn read_stamp(value: &[u8]) -> Result<StoreId, String> {
-    let text = std::str::from_utf8(value).map_err(|_| "it is no text".to_owned())?;
+/// Fault of a stamp.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StampFault {
+    /// Something else has this key.
+    #[error("it has no id and format")]
+    NoStamp,
+    /// The id cannot be read.
+    #[error("its id {0:?} is malformed")]
+    MalformedId(String),
+    /// Another release wrote it.
+    #[error("it has format {0}, and this release knows {FORMAT}")]
+    OtherFormat(String),
+}
+
+/// Reads the value of the stamp.
+pub(crate) fn read_stamp(value: &[u8]) -> Result<StoreId, StampFault> {
+    let text = std::str::from_utf8(value).map_err(|_| StampFault::NoStamp)?;
     let words: Vec<_> = text.split_whitespace().collect();
-    let ["mortise-store-id", id, "format", format] = words.as_slice() else {
-        return Err("it has no id and format".to_owned());
-    };
+    let ["mortise-store-id", id, "format", format] = words.as_slice() else { return Err(StampFault::NoStamp) };
     match format.parse::<u32>() {
-        Ok(FORMAT) => id.parse().map_err(|error| format!("its id is malformed: {error}")),
-        _ => Err(format!("it has format {format}, and this release knows {FORMAT}")),
+        Ok(FORMAT) => id.parse().map_err(|_| StampFault::MalformedId((*id).to_owned())),
+        _ => Err(StampFault::OtherFormat((*format).to_owned())),
     }
 }
 

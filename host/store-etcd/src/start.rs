@@ -153,7 +153,7 @@ async fn store_id(client: &Client, keys: &Keys) -> Result<StoreId, EtcdError> {
     loop {
         let found = client.range(RangeRequest { key: key.clone().into(), ..RangeRequest::default() }).await;
         if let Some(kv) = found.map_err(unreachable)?.kvs.first() {
-            let wrong = |fault| EtcdError::Stamp { key: String::from_utf8_lossy(&key).into_owned(), fault };
+            let wrong = |source| EtcdError::Stamp { key: String::from_utf8_lossy(&key).into_owned(), source };
             return read_stamp(&kv.value).map_err(wrong);
         }
         // Two comparisons, and a read if they fail: a program that only knows the transactions of Kubernetes refuses it.

@@ -53,7 +53,8 @@ use crate::{
     terms::Term,
 };
 
-/// Largest batch that every store applies all or nothing, in mutations and conditions together.
+/// Largest batch that every store applies all or nothing, in mutations and conditions together. Its resources may take a
+/// mebibyte together, or it may have only one.
 pub const ATOMIC_CHANGES: usize = 100;
 
 /// Freshness of a read.

@@ -41,7 +41,7 @@ pub struct ServerTls {
     pub key_file: PathBuf,
 }
 
-/// Returns the program: that of `MORTISE_ETCD`, or the newest that `.ci/go-tool` built; `None` if there is none.
+/// Returns the program: that of `MORTISE_ETCD`, or the newest that `.ci/go-tool` built; `None` without either.
 #[must_use]
 pub fn program() -> Option<PathBuf> {
     if let Some(given) = env::var_os("MORTISE_ETCD") {

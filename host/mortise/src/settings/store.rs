@@ -52,7 +52,7 @@ section! {
         /// Resources, owner entries and events compared with their checksums per second, in the background. 0: none. A
         /// mismatch ends readiness, and `mortise status` describes it.
         scrub_per_second: u64 = mortise_store::Options::new("").scrub_per_second, Range::new(0, 1_000_000);
-        /// Whether every start compares all resources, owner entries and events with their checksums. Otherwise only a
+        /// Makes every start compare all resources, owner entries and events with their checksums. Otherwise only a
         /// start after a crash or with a small store does. Takes about a second for each million.
         compare_at_start: bool = false;
     } with {
@@ -111,7 +111,7 @@ impl Store {
     }
 }
 
-/// Whether a text is a host and a port. An address of IPv6 has brackets.
+/// Returns whether a text is a host and a port. An address of IPv6 has brackets.
 fn is_address(text: &str) -> bool {
     let is_host = |host: &str| {
         !host.is_empty()

@@ -22,12 +22,12 @@ impl Fault {
         Self(Status::internal("etcd's token has characters that no header may have"))
     }
 
-    /// Whether another server may answer.
+    /// Returns whether another server may answer.
     pub(crate) fn is_of_connection(&self) -> bool {
         matches!(self.0.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown)
     }
 
-    /// Whether etcd knows this call, and refused it without any effect.
+    /// Returns whether etcd knows this call, and refused it without any effect.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self.0.code(),
@@ -41,30 +41,30 @@ impl Fault {
         )
     }
 
-    /// Whether the store of the cluster is over its quota.
+    /// Returns whether the store of the cluster is over its quota.
     pub(crate) fn is_full(&self) -> bool {
         self.0.code() == Code::ResourceExhausted && self.0.message().contains("space")
     }
 
-    /// Whether etcd does not let this client in.
+    /// Returns whether etcd does not let this client in.
     pub(crate) fn is_of_user(&self) -> bool {
         matches!(self.0.code(), Code::PermissionDenied | Code::Unauthenticated)
             || self.0.message().contains("authentication failed")
             || self.0.message().contains("user name is empty")
     }
 
-    /// Whether the answer is larger than this client takes.
+    /// Returns whether the answer is larger than this client takes.
     pub(crate) fn is_too_large(&self) -> bool {
         self.0.code() == Code::OutOfRange && self.0.message().contains("too large")
     }
 
-    /// Whether the revision that was asked for is compacted.
+    /// Returns whether the revision that was asked for is compacted.
     pub(crate) fn is_compacted(&self) -> bool {
         self.0.code() == Code::OutOfRange && self.0.message().contains("compacted")
     }
 }
 
-/// Whether etcd has forgotten the token of this client, for example by its restart.
+/// Returns whether etcd has forgotten the token of this client, for example by its restart.
 pub(super) fn is_token_gone(status: &Status) -> bool {
     status.message().contains("invalid auth token") || status.message().contains("revision of auth store is old")
 }

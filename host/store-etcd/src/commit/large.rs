@@ -22,7 +22,7 @@ use mortise_store::{
 use tokio::time::Instant;
 
 use super::{
-    Committer, Outcome, Pending,
+    Committer, Outcome, Pending, is_held,
     limits::{MAX_OPERATIONS, MAX_TRANSACTION},
     proposal::{OWN_OPERATIONS, Proposal, results},
 };
@@ -57,6 +57,9 @@ impl Committer {
         let order = order(&pending.batch);
         pending.batch.mutations = order.iter().filter_map(|&at| pending.batch.mutations.get(at).cloned()).collect();
         for _ in 0..MAX_ATTEMPTS {
+            if let Some(why) = self.usurped {
+                return pending.fail(StoreError::Poisoned(why.to_owned()));
+            }
             match self.attempt(&pending.batch, pending.fence.as_ref()).await {
                 End::Done(batch, sequences) => {
                     let found = results(batch, |place| sequences.get(&place).copied().unwrap_or_default());
@@ -68,6 +71,7 @@ impl Committer {
                     }
                     return pending.answer(answers);
                 }
+                End::Failed(StoreError::NotHeld(_)) => return pending.fail_as_lost(),
                 End::Failed(error) => return pending.fail(in_order(error, &order)),
                 End::Again => {}
             }
@@ -153,7 +157,10 @@ impl Committer {
             Outcome::Accepted(revision) => revision,
             Outcome::Refused(answer) => {
                 self.learn(&answer, reads).await;
-                return Ok(None);
+                return match is_held(fence, &answer) {
+                    true => Ok(None),
+                    false => Err(StoreError::NotHeld(String::new())),
+                };
             }
             Outcome::Failed(error) => return Err(error),
             Outcome::Lost(_) => match self.found_out(&number).await {

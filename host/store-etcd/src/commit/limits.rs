@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mortise_store::{Batch, follower::DraftLimits};
+use mortise_store::{Batch, Mutation, follower::DraftLimits};
+use prost::Message as _;
 
 use crate::record::last_sequence;
 
@@ -12,6 +13,8 @@ pub const MAX_OPERATIONS: usize = 120;
 pub(super) const MAX_TRANSACTION: usize = 128;
 /// Size of the changed resources at which a transaction ends, bytes; etcd takes 1.5 MiB.
 pub(super) const MAX_BYTES: usize = 256 << 10;
+/// Size of the changed resources of a batch with several that one transaction holds, beside those of [`MAX_BYTES`].
+const MAX_BATCH_BYTES: usize = 1 << 20;
 /// Most batches that wait.
 pub(super) const MAX_WAITING: usize = 1_024;
 /// Longest wait of a batch.
@@ -22,7 +25,12 @@ pub(super) fn draft_limits(known: i64) -> DraftLimits {
     DraftLimits { base: last_sequence(known), operations: MAX_OPERATIONS, bytes: MAX_BYTES }
 }
 
-/// Whether no transaction can hold a batch.
+/// Returns whether no transaction can hold a batch.
 pub(super) fn is_large(batch: &Batch) -> bool {
+    let bytes = |mutation: &Mutation| match mutation {
+        Mutation::Put(resource) | Mutation::Rewrite(resource) => resource.encoded_len(),
+        Mutation::Delete { .. } => 0,
+    };
     batch.mutations.len() + batch.expect.len() + batch.referrers.len() > MAX_OPERATIONS
+        || (batch.mutations.len() > 1 && batch.mutations.iter().map(bytes).sum::<usize>() > MAX_BATCH_BYTES)
 }

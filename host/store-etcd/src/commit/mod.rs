@@ -118,18 +118,16 @@ impl Committer {
             queue.drain(..).for_each(|pending| pending.fail(StoreError::Poisoned(why.to_owned())));
             return Ok(());
         }
-        queue.retain(Pending::is_awaited);
         if queue.front().is_some_and(|pending| pending.is_large) {
             let Some(pending) = queue.pop_front() else { return Ok(()) };
             self.large(pending).await;
             return Ok(());
         }
-        // A draft looks at each batch, so it gets no more than may fit.
-        let small = queue.iter().take(MAX_OPERATIONS).take_while(|pending| !pending.is_large);
-        let batches: Vec<_> = small.map(|pending| pending.batch.clone()).collect();
-        if batches.is_empty() {
+        let mut taken = take(queue);
+        if taken.is_empty() {
             return Ok(());
         }
+        let batches = taken.iter().map(|pending| pending.batch.clone()).collect();
         // Before the draft: what the copy has meanwhile is compared once more, which costs a round at most.
         let known = *self.applied.borrow();
         let limits = draft_limits(known);
@@ -137,19 +135,23 @@ impl Committer {
             Ok(draft) => draft,
             Err(error) => {
                 let why = error.to_string();
-                queue.drain(..).for_each(|pending| pending.fail(StoreError::Poisoned(why.clone())));
+                taken.into_iter().for_each(|pending| pending.fail(StoreError::Poisoned(why.clone())));
                 return Ok(());
             }
         };
         let Draft { results, changes, reads, referrers } = draft;
         let mut accepted = Vec::new();
         for result in results {
-            let Some(pending) = queue.pop_front() else { break };
+            let Some(pending) = taken.pop_front() else { break };
             match result {
                 Ok(batch) if batch.has_changes => accepted.push((pending, batch)),
-                _ => self.confirm(pending),
+                _ => {
+                    pending.wait_again();
+                    self.confirm(pending);
+                }
             }
         }
+        put_back(taken, queue);
         if accepted.is_empty() {
             return Ok(());
         }
@@ -171,13 +173,10 @@ impl Committer {
         let transaction = proposal.transaction(&changes, &reads, &referrers, &number);
         if transaction.operations() > MAX_TRANSACTION {
             // References to many resources are touched besides. Each batch is proposed alone, in parts.
-            for (mut pending, _) in accepted.into_iter().rev() {
-                pending.is_large = true;
-                queue.push_front(pending);
-            }
+            let large = accepted.into_iter().map(|(pending, _)| pending.in_parts());
+            put_back(large.collect(), queue);
             return Ok(());
         }
-        let accepted: Vec<_> = accepted.into_iter().filter(|(pending, _)| pending.begin()).collect();
         let outcome = self.propose(transaction).await;
         self.conclude(outcome, accepted, &reads, queue, &number).await
     }
@@ -229,15 +228,12 @@ impl Committer {
             Outcome::Refused(answer) => {
                 self.learn(&answer, reads).await;
                 metrics::counter!("mortise_etcd_refused_total").increment(1);
-                for (pending, _) in accepted.into_iter().rev() {
-                    match is_held(&pending, &answer) {
-                        true => {
-                            pending.wait_again();
-                            queue.push_front(pending);
-                        }
-                        false => pending.fail_as_lost(),
-                    }
-                }
+                let (held, lost): (Vec<_>, Vec<_>) = accepted
+                    .into_iter()
+                    .map(|(pending, _)| pending)
+                    .partition(|pending| is_held(pending.fence.as_ref(), &answer));
+                put_back(held.into(), queue);
+                lost.into_iter().for_each(Pending::fail_as_lost);
             }
             Outcome::Failed(error) => {
                 let mut error = Some(error);
@@ -248,10 +244,7 @@ impl Committer {
             Outcome::Lost(fault) => match self.found_out(number).await {
                 Some(revision) => self.answer(revision, accepted),
                 None => {
-                    for (pending, _) in accepted.into_iter().rev() {
-                        pending.wait_again();
-                        queue.push_front(pending);
-                    }
+                    put_back(accepted.into_iter().map(|(pending, _)| pending).collect(), queue);
                     return Err(fault);
                 }
             },
@@ -374,9 +367,27 @@ fn shown(answer: &TxnResponse) -> impl Iterator<Item = &crate::client::KeyValue>
     })
 }
 
-/// Whether the condition of a batch holds, by the answer of its refused transaction.
-fn is_held(pending: &Pending, answer: &TxnResponse) -> bool {
-    let Some(fence) = &pending.fence else { return true };
+/// Takes the first batches that a draft may look at. From here on a caller that gives up learns that its batch may be
+/// stored.
+fn take(queue: &mut VecDeque<Pending>) -> VecDeque<Pending> {
+    let mut taken = VecDeque::new();
+    while taken.len() < MAX_OPERATIONS && queue.front().is_some_and(|pending| !pending.is_large) {
+        taken.extend(queue.pop_front().filter(Pending::begin));
+    }
+    taken
+}
+
+/// Puts batches that are in no transaction back to the front of the queue, in their order.
+fn put_back(batches: VecDeque<Pending>, queue: &mut VecDeque<Pending>) {
+    for pending in batches.into_iter().rev() {
+        pending.wait_again();
+        queue.push_front(pending);
+    }
+}
+
+/// Returns whether the condition of a batch holds, by the answer of its refused transaction.
+fn is_held(fence: Option<&Fence>, answer: &TxnResponse) -> bool {
+    let Some(fence) = fence else { return true };
     shown(answer).any(|kv| kv.key == fence.key && kv.create_revision == fence.made_at)
 }
 

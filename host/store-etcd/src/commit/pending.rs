@@ -43,12 +43,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Whether its caller still waits.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.progress.load(Ordering::Acquire) == Progress::Waits as u8
-    }
-
-    /// Notes that the batch is in a transaction.
+    /// Notes that the batch may be in a transaction. Returns false if its caller has given it up.
     pub(crate) fn begin(&self) -> bool {
         self.change(Progress::Waits, Progress::Proposed)
     }
@@ -56,6 +51,11 @@ impl Pending {
     /// Notes that the batch is in no transaction again.
     pub(crate) fn wait_again(&self) {
         self.change(Progress::Proposed, Progress::Waits);
+    }
+
+    /// Makes the batch go in parts.
+    pub(crate) fn in_parts(self) -> Self {
+        Self { is_large: true, ..self }
     }
 
     pub(crate) fn answer(self, answers: Answers) {

@@ -30,7 +30,7 @@ impl Revisions {
         Self { keys, pending: Vec::new() }
     }
 
-    /// Adds an answer. Returns the complete revisions, with the number of the last; `None` if there is none.
+    /// Adds an answer. Returns the complete revisions, with the number of the last; `None` without a complete one.
     pub(super) fn add(&mut self, answer: WatchResponse) -> Option<(Vec<FollowedCommit>, i64)> {
         self.pending.extend(answer.events);
         let last = self.pending.last().map(revision)?;

@@ -49,7 +49,7 @@ pub(crate) async fn fill(client: &Client, keys: &Keys, store: &SledBackend) -> R
                 Some(resource) => filled.push(resource),
                 None => {
                     let key = String::from_utf8_lossy(&kv.key).into_owned();
-                    return Err(EtcdError::Stamp { key, fault: "it is no resource".to_owned() });
+                    return Err(EtcdError::NoResource { key });
                 }
             }
         }

@@ -135,3 +135,43 @@ async fn a_server_with_the_name_of_another_stops_writing() {
     assert!(!server.health().borrow().is_ready());
     write(&other, &resource("d")).await;
 }
+
+/// A batch that its caller gave up before it was proposed is never stored; one that may be stored is said to be so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_not_to_be_stored_is_not_stored_when_etcd_comes_back() {
+    let Some(mut etcd) = etcd::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let options = options_at(&etcd.endpoint, "/m/");
+    let server = std::sync::Arc::new(EtcdBackend::open(&options, copy_in(&dir.path().join("1"))).await.unwrap());
+    etcd.kill().unwrap();
+    let writers = (0..200).map(|n| {
+        let server = server.clone();
+        tokio::spawn(async move { (n, server.write_cas(resource(&format!("r-{n:03}"))).await) })
+    });
+    let (mut not_stored, mut unknown) = (Vec::new(), 0);
+    for writer in writers.collect::<Vec<_>>() {
+        match writer.await.unwrap() {
+            (n, Err(StoreError::Unreachable(_))) => not_stored.push(format!("r-{n:03}")),
+            (_, Err(StoreError::OutcomeUnknown(_))) => unknown += 1,
+            (n, other) => panic!("{n}: {other:?}"),
+        }
+    }
+    etcd.restart().unwrap();
+    let marker = loop {
+        match server.write_cas(resource("marker")).await {
+            Ok(marker) => break marker,
+            Err(StoreError::Unreachable(_)) => {}
+            // It may be stored already.
+            Err(_) => break server.read(Consistency::Consistent, &id(&resource("marker"))).await.unwrap(),
+        }
+    };
+    let stored: Vec<_> = list(&*server, &query("*", "*", "r-")).await.iter().map(|stored| id(stored).name).collect();
+    println!(
+        "{} were not stored, {unknown} unknown, {} stored before {}",
+        not_stored.len(),
+        stored.len(),
+        marker.version
+    );
+    assert!(!not_stored.is_empty() && unknown > 0, "{} were not stored, {unknown} unknown", not_stored.len());
+    assert!(not_stored.iter().all(|name| !stored.contains(name)), "{stored:?}");
+}

@@ -226,6 +226,15 @@ async fn work_is_held_by_one_server_spread_and_handed_over() {
     let names: Vec<String> = (0..20).map(|n| format!("plugin/controller-{n}")).collect();
     let hold = |server: &Arc<EtcdBackend>| -> Vec<_> { names.iter().map(|name| server.hold(name)).collect() };
     let mut held = [hold(&cluster.servers[0]), hold(&cluster.servers[1])];
+    let changed = Arc::new(tokio::sync::Notify::new());
+    for mut one in held.iter().flatten().cloned() {
+        let changed = changed.clone();
+        tokio::spawn(async move {
+            while one.changed().await.is_ok() {
+                changed.notify_one();
+            }
+        });
+    }
     let settled = async {
         loop {
             let counts = held.each_ref().map(|all| all.iter().filter(|held| *held.borrow()).count());
@@ -233,7 +242,7 @@ async fn work_is_held_by_one_server_spread_and_handed_over() {
             if counts[0] + counts[1] == names.len() && counts.iter().all(|count| *count >= 3) {
                 return counts;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            changed.notified().await;
         }
     };
     let counts = tokio::time::timeout(std::time::Duration::from_secs(60), settled).await.expect("the work is spread");

@@ -7,7 +7,7 @@ pub(crate) fn below(limit: usize) -> usize {
     thread_rng().gen_range(0..limit)
 }
 
-/// Whether the chance of one in `n` comes.
+/// Returns whether the chance of one in `n` comes.
 pub(crate) fn one_in(n: usize) -> bool {
     below(n) == 0
 }

@@ -145,7 +145,7 @@ fn judge(taken: &[Item], answers: &Answers) {
     assert_eq!(may.len(), number, "taken twice: {may:?}");
 }
 
-/// Whether the items of each producer are in their order.
+/// Returns whether the items of each producer are in their order.
 fn in_order(items: &[Item]) -> bool {
     let of = |producer: usize| items.iter().filter(move |item| item.0 == producer).map(|item| item.1);
     (0..OPTIONAL).all(|producer| of(producer).is_sorted())

@@ -95,7 +95,7 @@ impl Replica {
         Self { site, owner, events, held: BTreeMap::new(), token, removals: 0 }
     }
 
-    /// Whether the replicas are the owner's content.
+    /// Returns whether the replicas are the owner's content.
     pub(super) fn is_equal(&self, owner: &Owner) -> bool {
         self.held == owner.content()
     }

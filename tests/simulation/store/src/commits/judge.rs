@@ -17,7 +17,7 @@ pub(super) fn judge(log: &[Logged], record: &Record, is_narrow: bool) {
     }
 }
 
-/// Whether the resource was in this state after a known commit, or later.
+/// Returns whether the resource was in this state after a known commit, or later.
 fn is_possible(log: &[Logged], seen: &Seen) -> bool {
     let of_name = || log.iter().filter(|change| change.name == seen.name);
     let known = of_name().rfind(|change| change.sequence <= seen.known).and_then(|change| change.now);
