@@ -23,7 +23,8 @@
 //! the watch. A consistent read is one read of etcd, shared by all that wait for it.
 //!
 //! # Limits
-//! A batch changes at most [`MAX_OPERATIONS`] resources; a resource takes at most [`MAX_RESOURCE_BYTES`].
+//! A batch of more than [`MAX_OPERATIONS`] changes and conditions is stored in parts; a resource takes at most
+//! [`MAX_RESOURCE_BYTES`].
 
 mod backend;
 mod barrier;
