@@ -1,12 +1,18 @@
 //! Several servers that share their content through etcd (docs/cluster.md).
 
+mod access;
 mod etcd;
+mod migrate;
 mod placement;
+mod plugins;
 mod sharing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::support::{Server, Setup, skipped};
+use mortise_api::ServerServiceClient;
+use mortise_resource::data::{ListMembersRequest, Member};
+
+use crate::support::{Server, Setup, skipped, until};
 
 /// A place in etcd that the servers of a test share.
 struct Shared {
@@ -39,4 +45,15 @@ impl Shared {
     async fn start(&self) -> Server {
         self.setup().start().await
     }
+}
+
+/// Waits until a server knows so many members that have opened their ports; returns them.
+async fn members(server: &Server, count: usize) -> Vec<Member> {
+    let mut client = ServerServiceClient::new(server.channel().await);
+    until("all servers are members", async || {
+        let found = client.list_members(ListMembersRequest {}).await.unwrap().into_inner().members;
+        let known = found.iter().filter(|member| !member.version.is_empty()).count();
+        if known == count && found.len() == count { Ok(found) } else { Err(found) }
+    })
+    .await
 }

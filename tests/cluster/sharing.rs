@@ -3,8 +3,8 @@
 use mortise_resource::pb;
 use tonic::Code;
 
-use super::Shared;
-use crate::support::{Server, artist, gvk, id_of, tenancy, with_metadata};
+use super::{Shared, members};
+use crate::support::{Server, Setup, artist, gvk, id_of, mortise, tenancy, with_metadata};
 
 /// Reads consistently.
 async fn consistent(server: &Server, id: &pb::Id) -> pb::Resource {
@@ -78,4 +78,28 @@ async fn a_server_keeps_its_data_in_etcd_and_fills_its_copy_again() {
     let server = shared.start().await;
     assert_eq!(server.read(&id_of(&stored)).await.unwrap(), stored);
     assert!(server.data_dir.join("copy").exists() && !server.data_dir.join("store").exists());
+}
+
+#[tokio::test]
+async fn servers_know_each_other() {
+    let Some(shared) = Shared::new() else { return };
+    let (first, second) = (shared.start().await, shared.start().await);
+    let found = members(&first, 2).await;
+    let addresses: Vec<_> = found.iter().map(|member| member.grpc_address.clone()).collect();
+    assert_eq!(addresses, [first.grpc.to_string(), second.grpc.to_string()], "in the order of their names");
+    assert!(found.iter().all(|member| member.version == env!("CARGO_PKG_VERSION") && member.started_at.is_some()));
+    assert_eq!(found.iter().map(|member| member.is_this).collect::<Vec<_>>(), [true, false]);
+    assert!(found.iter().any(|member| !member.holds.is_empty()), "a controller runs somewhere: {found:?}");
+    let (code, table, _) = mortise(&["members", "--grpc-addr", &second.grpc.to_string()], &[]).await;
+    assert!(code == Some(0) && table.contains(&format!("{} (this)", found[1].id)), "{table}");
+    assert!(first.stop().await.success());
+    let left = members(&second, 1).await;
+    assert!(left[0].is_this && left[0].lag == 0, "{left:?}");
+}
+
+#[tokio::test]
+async fn a_server_with_a_store_of_its_own_is_alone() {
+    let server = Setup::new().start().await;
+    let found = members(&server, 1).await;
+    assert_eq!((found[0].grpc_address.as_str(), found[0].is_this), (&*server.grpc.to_string(), true));
 }

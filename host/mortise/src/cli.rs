@@ -8,6 +8,7 @@ use mortise_cli::commands::after;
 
 use crate::{
     audit::Audit,
+    migrate::{self, Migrate},
     offline::{Check, Compact, Restore},
     settings::{ConfigError, Engine, Overrides, Settings, flag_help, listen_address},
     validate::Validate,
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Writes a store again, without the space of what was deleted, while no server uses it.
     #[command(after_help = after("mortise compact --data-dir /var/lib/mortise"))]
     Compact(Compact),
+    /// Moves the content between a data directory and an etcd cluster, while no server uses either.
+    #[command(after_help = after(migrate::EXAMPLES))]
+    Migrate(Migrate),
     /// Checks the settings of a server, and starts none.
     #[command(after_help = after("mortise validate /etc/mortise/config.toml"))]
     Validate(Validate),

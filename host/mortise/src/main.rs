@@ -26,6 +26,7 @@ mod cli;
 mod data_dir;
 mod log_output;
 mod logging;
+mod migrate;
 mod offline;
 mod open_parts;
 mod plugins;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Command::Restore(restore) => offline(|| restore.run()),
         Command::Check(check) => offline(|| check.run()),
         Command::Compact(compact) => offline(|| compact.run()),
+        Command::Migrate(migrate) => offline(|| migrate.run()),
         Command::Validate(validate) => mortise_cli::report(validate.run()),
         Command::Audit(audit) => mortise_cli::report(audit.run()),
         Command::Client(command) => mortise_cli::block_on(mortise_cli::run(command, cli::Cli::command())),

@@ -19,7 +19,7 @@ use mortise_store::{
 
 use crate::{
     data_dir::make_private,
-    settings::{Config, Overrides, Settings, flag_help},
+    settings::{Config, Engine, Overrides, Settings, flag_help},
 };
 
 /// Most problems listed.
@@ -96,7 +96,9 @@ impl Directories {
 impl Restore {
     /// Blocks until the restore is done.
     pub(crate) fn run(self) -> Result<Exit, CliError> {
-        let (data_dir, plugin_dir) = self.directories.resolve(self.plugin_dir)?;
+        let config = self.directories.config(self.plugin_dir)?;
+        let is_shared = config.store.engine == Engine::Etcd;
+        let Config { data_dir, plugin_dir, .. } = config;
         if self.salvage {
             return salvage_into(&self.file, &data_dir);
         }
@@ -137,6 +139,9 @@ impl Restore {
         line(format!("restored into {}{replaced}", data_dir.display()))?;
         if !done.folder.is_empty() {
             line(format!("plugin folder {}: {}", plugin_dir.display(), done.folder.join(", ")))?;
+        }
+        if is_shared {
+            line("store.engine is etcd: `mortise migrate --to etcd` moves the content there, into an empty prefix")?;
         }
         if let Some(config) = done.config {
             line(format!("its configuration is in {}; it is not in use there", config.display()))?;

@@ -23,6 +23,7 @@ pub(crate) fn options(config: &Config, live: LiveSettings) -> Result<Options, Co
         trust: trust(config)?,
         config: source(config, live)?,
         limits,
+        shared: None,
     })
 }
 

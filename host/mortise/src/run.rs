@@ -28,7 +28,7 @@ use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_region::Replication;
 use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
-use mortise_store::StoreError;
+use mortise_store::{MemberInfo, StoreError};
 use tokio::time::timeout;
 
 use crate::{
@@ -162,6 +162,7 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
         Some(Ok(parts)) if !signals.is_stopping() => {
             let about = ServerInfo {
                 provider_socket: None,
+                addresses: ports.addrs().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default(),
                 version: env!("CARGO_PKG_VERSION"),
                 mode: mode.name(),
                 data_dir: std::path::absolute(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone()),
@@ -218,6 +219,7 @@ struct Parts {
     controller_manager: ControllerManager,
     regions: Replication,
     audit: Option<AuditLog>,
+    store: Store,
 }
 
 /// Starts the parts behind the ports. Those that a stop must close are in `open` as soon as they exist. Safe to cancel.
@@ -232,7 +234,7 @@ async fn start(
     open.opening = Some(Store::begin(config)?);
     let sandbox_options = SandboxOptions { identities: plugins::age_identities(config)?, ..parts::sandbox(config) };
     let sandbox = Sandbox::with_options(&parts::limits(config), sandbox_options, cache_dir)?;
-    let plugin_options = plugins::options(config, live)?;
+    let mut plugin_options = plugins::options(config, live)?;
     let opened = match &mut open.opening {
         Some(opening) => opening.await,
         None => return Err(StoreError::Closed.into()),
@@ -240,6 +242,7 @@ async fn start(
     open.opening = None;
     let store = opened.map_err(|e| system("cannot open the store")(io::Error::other(e)))??;
     let backend = store.backend();
+    plugin_options.shared = store.shared(&parts::copy_dir(config));
     open.store = Some(store.clone());
 
     let registry = Arc::new(arc_swap::ArcSwap::from_pointee(Registry::builtin()?));
@@ -270,7 +273,7 @@ async fn start(
 
     let regions = Replication::new(service.clone(), settings::region::peers(config));
     open.tasks.push(tasks.spawn("the replication from other regions", regions.clone().run()));
-    Ok(Parts { service, registry, manager, controller_manager, regions, audit })
+    Ok(Parts { service, registry, manager, controller_manager, regions, audit, store })
 }
 
 /// Opens the unix socket for local users. Without a usable path the server has its ports alone.
@@ -292,7 +295,7 @@ async fn serve_parts(
 ) -> Result<(), RunError> {
     let (grpc, http) = ports.addrs().map_err(system("cannot read the ports' addresses"))?;
     let dns = ports.dns_addr().map_err(system("cannot read the ports' addresses"))?;
-    let Parts { service, registry, manager, controller_manager, regions, audit } = parts;
+    let Parts { service, registry, manager, controller_manager, regions, audit, store } = parts;
     let reloader =
         Reloader { manager: manager.clone(), audit, tls: ports.tls_files(), authority: ports.authority_files() };
 
@@ -304,6 +307,12 @@ async fn serve_parts(
         None => None,
     };
     announce(mode, config, (grpc, http, dns), &about).await;
+    store.introduce(MemberInfo {
+        version: about.version.to_owned(),
+        grpc_address: about.addresses.0.clone(),
+        http_address: about.addresses.1.clone(),
+        started_at: about.started_at,
+    });
     systemd::ready(grpc, http);
     let reloading = tokio::spawn(reloader.follow(signals.clone()));
     let reloads = reloading.abort_handle();

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use mortise_controller::{AlwaysLeased, Leases};
-use mortise_store::{Backend, Options, SledBackend, StoreError};
+use mortise_plugin_manager::shared::Shared;
+use mortise_store::{Backend, MemberInfo, Options, SledBackend, StoreError};
 use mortise_store_etcd::{EtcdBackend, EtcdError, EtcdOptions};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -68,6 +69,20 @@ impl Store {
         match self {
             Self::Sled(_) => Arc::new(AlwaysLeased),
             Self::Etcd(store) => Arc::new(SharedLeases(store.clone())),
+        }
+    }
+
+    /// Returns the plans of plugins, if several servers share the store. `dir` is the directory of this server's copy.
+    pub(crate) fn shared(&self, dir: &Path) -> Option<Shared> {
+        let Self::Etcd(store) = self else { return None };
+        let plans = Arc::new(store.library().clone());
+        Some(Shared { server: store.server().to_owned(), records: dir.join("plugins"), plans })
+    }
+
+    /// Tells the other servers about this one.
+    pub(crate) fn introduce(&self, info: MemberInfo) {
+        if let Self::Etcd(store) = self {
+            store.introduce(info);
         }
     }
 

@@ -137,11 +137,17 @@ impl ManagerState {
     pub(crate) async fn forget(&mut self, name: &str) {
         self.plugins.remove(name);
         self.components.forget(name);
-        if let Some(id) = self.resources.resource(name).and_then(|resource| resource.id.clone()) {
-            match self.service.delete_unchecked(&id).await {
+        match self.resources.leave(name).await {
+            Ok(false) => {}
+            Ok(true) => return,
+            Err(e) => return tracing::error!(plugin = name, "the plugin's resource cannot be written: {e}"),
+        }
+        match self.resources.resource(name).and_then(|resource| resource.id.clone()) {
+            None => self.resources.forget(name),
+            Some(id) => match self.service.delete_unchecked(&id).await {
                 Ok(_) => self.resources.forget(name),
                 Err(e) => tracing::error!(plugin = name, "the plugin's resource cannot be deleted: {e}"),
-            }
+            },
         }
     }
 }

@@ -31,6 +31,7 @@ mod options;
 mod plugin_resources;
 mod retry;
 mod settings;
+pub mod shared;
 mod state;
 mod task;
 mod trust;

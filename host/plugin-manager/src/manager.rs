@@ -1,6 +1,9 @@
 //! The handle to the manager.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
@@ -33,6 +36,7 @@ use crate::{
     files::folder,
     options::{ConfigFault, Options, StartError},
     plugin_resources::PluginResources,
+    shared::publish::Command,
     state::ManagerState,
     task::ManagerTask,
     work::Work,
@@ -78,7 +82,7 @@ impl Manager {
             let (events, received) = mpsc::channel(MAX_COMMANDS);
             let settings = std::mem::take(&mut options.config.settings);
             let state = ManagerState {
-                resources: PluginResources::open(backend.clone()).await?,
+                resources: PluginResources::open(backend.clone(), options.shared.clone()).await?,
                 components: ComponentStore::new(options.component_dir.clone()),
                 config: ConfigWatch::new(options.config.path.as_deref()),
                 work: Work::new(options.limits.parallel_loads),
@@ -95,11 +99,16 @@ impl Manager {
                 plugins: BTreeMap::new(),
                 files: BTreeMap::new(),
                 settings,
+                inherited: Vec::new(),
+                planned: BTreeSet::new(),
+                followed: BTreeMap::new(),
                 starting: true,
             };
             state.sandbox.set_lookup_host(&state.lookups);
             let core = Core::new(state);
+            core.prepare().await;
             core.start().await?;
+            core.spawn_follower();
             let task = ManagerTask::new(core.clone(), received).await;
             let following = core.work.spawn_awaited(task.run());
             Ok((Self { core, places: Arc::new(Semaphore::new(MAX_COMMANDS)), limit, logs }, following))
@@ -154,7 +163,13 @@ impl Manager {
                 "the content's SHA-256 is {digest}, not {sha256:?} as announced; send it again"
             )));
         }
-        self.run(|core| async move { install(&core, &name, bytes, signature).await }).await
+        self.run(|core| async move {
+            core.upload(&bytes).await?;
+            let installed = install(&core, &name, bytes, signature).await?;
+            core.publish(&name, Command::Component).await?;
+            Ok(installed)
+        })
+        .await
     }
 
     /// The error for a component over the limit.
@@ -172,7 +187,12 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` for a bundled plugin; `Internal` when the file cannot be removed.
     pub async fn remove(&self, name: String) -> Result<data::RemoveResponse, Error> {
-        self.run(|core| async move { remove(&core, &name).await }).await
+        self.run(|core| async move {
+            let answer = remove(&core, &name).await?;
+            core.publish(&name, Command::State).await?;
+            Ok(answer)
+        })
+        .await
     }
 
     /// Returns to the previous component.
@@ -180,7 +200,12 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` without a previous component, or when it does not fit stored resources.
     pub async fn rollback(&self, name: String) -> Result<pb::Resource, Error> {
-        self.run(|core| async move { roll_back(&core, &name).await }).await
+        self.run(|core| async move {
+            let answer = roll_back(&core, &name).await?;
+            core.publish(&name, Command::Component).await?;
+            Ok(answer)
+        })
+        .await
     }
 
     /// Lifts the quarantine of a plugin's hooks.
@@ -196,7 +221,12 @@ impl Manager {
     /// # Errors
     /// `NotFound`; `FailedPrecondition` when the record is not about a plugin.
     pub async fn disable(&self, name: String) -> Result<pb::Resource, Error> {
-        self.run(|core| async move { disable(&core, &name).await }).await
+        self.run(|core| async move {
+            let answer = disable(&core, &name).await?;
+            core.publish(&name, Command::State).await?;
+            Ok(answer)
+        })
+        .await
     }
 
     /// Enables a plugin; succeeds if it is enabled already.
@@ -204,7 +234,12 @@ impl Manager {
     /// # Errors
     /// `NotFound`; the faults of the component in its source.
     pub async fn enable(&self, name: String) -> Result<pb::Resource, Error> {
-        self.run(|core| async move { enable(&core, &name).await }).await
+        self.run(|core| async move {
+            let answer = enable(&core, &name).await?;
+            core.publish(&name, Command::State).await?;
+            Ok(answer)
+        })
+        .await
     }
 
     /// Shows all known facts of a plugin.

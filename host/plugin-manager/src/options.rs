@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use mortise_plugin_host::PluginSettings;
 use mortise_store::StoreError;
 
-use crate::trust::TrustRules;
+use crate::{shared::Shared, trust::TrustRules};
 
 /// A plugin that is compiled into the binary: its name, and its component.
 pub type Bundled = (&'static str, &'static [u8]);
@@ -24,6 +24,8 @@ pub struct Options {
     pub config: ConfigSource,
     /// Bounds with a default.
     pub limits: Limits,
+    /// The other servers, if several share a store.
+    pub shared: Option<Shared>,
 }
 
 /// Bounds of the manager's work.
@@ -81,6 +83,14 @@ pub enum StartError {
     /// The store does not answer.
     #[error("the records of plugins cannot be read: {0}")]
     Store(#[from] StoreError),
+    /// This server's own records cannot be read.
+    #[error("the plugins' records in {}: {source}; make them readable", path.display())]
+    Records {
+        /// Their directory.
+        path: PathBuf,
+        /// Cause.
+        source: std::io::Error,
+    },
     /// The folder exists but cannot be read.
     #[error("plugin_dir {}: {source}; make it readable, or choose another", path.display())]
     PluginDir {

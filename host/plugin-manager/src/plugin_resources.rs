@@ -1,6 +1,9 @@
 //! The resources of type `mortise.v1.Plugin`: read at the start, and written only when they change.
 //!
 //! They are the manager's memory: plugins that served, were disabled or rolled back survive a restart in them.
+//!
+//! Where several servers share a store, each has its memory in files ([`OwnRecords`]), and the resource is common: every
+//! server has a status of its own in it, `mortise/SERVER`, and `mortise` is that of the server that is worst off.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,8 +17,19 @@ use mortise_store::{Backend, Batch, Consistency, Mutation, Query, StoreError, Ty
 use prost::Message as _;
 use ulid::Ulid;
 
-/// Key of the status entry.
-pub(crate) const STATUS_KEY: &str = "mortise";
+use crate::{
+    options::StartError,
+    shared::{
+        Shared,
+        records::{OwnRecords, worst},
+    },
+};
+
+/// Key of the status entry; of all servers together where several share a store.
+const STATUS_KEY: &str = "mortise";
+
+/// Beginning of the key of a server's own status entry, where several share a store.
+const SERVER_STATUS_PREFIX: &str = "mortise/";
 
 const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
 
@@ -42,29 +56,77 @@ pub(crate) struct PluginResources {
     written: BTreeMap<String, pb::Resource>,
     /// Whether the fault of the last write is in the log.
     is_fault_logged: bool,
+    /// Records of this server, if others share the store.
+    own: Option<Own>,
+}
+
+/// Memory of a server that shares its store.
+struct Own {
+    shared: Shared,
+    records: OwnRecords,
+}
+
+impl Own {
+    /// Returns the key of this server's status.
+    fn status_key(&self) -> String {
+        format!("{SERVER_STATUS_PREFIX}{}", self.shared.server)
+    }
+
+    /// Removes the statuses of servers that are gone.
+    fn remove_gone(&self, status: &mut BTreeMap<String, pb::Status>) {
+        let servers = self.shared.plans.servers();
+        if servers.contains(&self.shared.server) {
+            status.retain(|key, _| {
+                key.strip_prefix(SERVER_STATUS_PREFIX).is_none_or(|server| servers.iter().any(|known| known == server))
+            });
+        }
+    }
 }
 
 impl PluginResources {
-    /// Reads the stored resources.
+    /// Reads the stored resources, and the records of this server if others share the store.
     ///
     /// # Errors
-    /// Faults of the store.
-    pub(crate) async fn open(backend: Arc<dyn Backend>) -> Result<Self, StoreError> {
+    /// Faults of the store; files that cannot be read.
+    pub(crate) async fn open(backend: Arc<dyn Backend>, shared: Option<Shared>) -> Result<Self, StartError> {
+        let own = shared.map(|shared| {
+            let path = shared.records.clone();
+            let records = OwnRecords::open(path.clone()).map_err(|source| StartError::Records { path, source })?;
+            Ok::<_, StartError>(Own { shared, records })
+        });
+        let written = Self::read(&backend).await?;
+        Ok(Self { backend, written, is_fault_logged: false, own: own.transpose()? })
+    }
+
+    async fn read(backend: &Arc<dyn Backend>) -> Result<BTreeMap<String, pb::Resource>, StoreError> {
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
         let query = Query { type_key: TypeKey::from(&types::plugin().to_pb()), tenancy, name_prefix: String::new() };
         let stored = backend.list(Consistency::Consistent, &query).await?;
         let named = |r: pb::Resource| (r.id.as_ref().map(|id| id.name.clone()).unwrap_or_default(), r);
-        let written = stored.into_iter().map(named).collect();
-        Ok(Self { backend, written, is_fault_logged: false })
+        Ok(stored.into_iter().map(named).collect())
     }
 
-    /// Every plugin's data, by name.
-    pub(crate) fn stored(&self) -> impl Iterator<Item = (&str, data::Plugin)> {
-        self.written.iter().map(|(name, resource)| {
-            let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
-            (name.as_str(), data::Plugin::decode(bytes).unwrap_or_default())
-        })
+    /// Returns the records of this server as of its stop, by the plugins' names.
+    pub(crate) fn stored(&self) -> Vec<(String, PluginRecord)> {
+        match &self.own {
+            Some(own) => own.records.all().into_iter().chain(self.inherited(own)).collect(),
+            None => self.written.iter().map(|(name, resource)| (name.clone(), record(resource))).collect(),
+        }
+    }
+
+    /// Returns the plugins that a single server had before, and that the other ones do not know yet.
+    pub(crate) fn inherited_names(&self) -> Vec<String> {
+        let inherited = self.own.as_ref().map(|own| self.inherited(own)).unwrap_or_default();
+        inherited.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Returns the records of the single server that had the store before: this is the first one of several.
+    fn inherited(&self, own: &Own) -> Vec<(String, PluginRecord)> {
+        let is_of_one =
+            |resource: &&pb::Resource| !resource.status.keys().any(|key| key.starts_with(SERVER_STATUS_PREFIX));
+        let of_one = self.written.iter().filter(|(name, resource)| !own.records.has(name) && is_of_one(resource));
+        of_one.map(|(name, resource)| (name.clone(), record(resource))).collect()
     }
 
     /// The resource as it was written last.
@@ -96,8 +158,18 @@ impl PluginResources {
     /// # Errors
     /// Faults of the store.
     async fn put(&mut self, records: impl IntoIterator<Item = (&str, &PluginRecord)>) -> Result<(), StoreError> {
-        let changed: Vec<(&str, &PluginRecord)> =
-            records.into_iter().filter(|(name, record)| self.changed_resource(name, record).is_some()).collect();
+        let mut changed: Vec<(&str, &PluginRecord)> = Vec::new();
+        for (name, record) in records {
+            if let Some(own) = &mut self.own {
+                let path = || own.shared.records.join(name);
+                let fault = |source| StoreError::Io { path: path(), action: "write", source };
+                let written = own.records.put(name, record).map_err(fault);
+                written?;
+            }
+            if self.changed_resource(name, record).is_some() {
+                changed.push((name, record));
+            }
+        }
         for attempt in 1.. {
             let resources: Vec<_> =
                 changed.iter().filter_map(|(name, record)| self.changed_resource(name, record)).collect();
@@ -113,7 +185,7 @@ impl PluginResources {
                     break;
                 }
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempt < WRITE_ATTEMPTS => {
-                    self.written = Self::open(self.backend.clone()).await?.written;
+                    self.written = Self::read(&self.backend).await?;
                 }
                 Err(e) => return Err(e),
             }
@@ -124,6 +196,30 @@ impl PluginResources {
     /// Forgets a resource that is gone from the store.
     pub(crate) fn forget(&mut self, name: &str) {
         self.written.remove(name);
+        if let Some(own) = &mut self.own {
+            own.records.forget(name);
+        }
+    }
+
+    /// Removes this server's part of a resource that other servers still need. Returns false if none of them does.
+    pub(crate) async fn leave(&mut self, name: &str) -> Result<bool, StoreError> {
+        let Some(own) = &mut self.own else { return Ok(false) };
+        for attempt in 1.. {
+            let Some(mut resource) = Self::read(&self.backend).await?.remove(name) else { return Ok(false) };
+            resource.status.remove(&own.status_key());
+            own.remove_gone(&mut resource.status);
+            let rest = resource.status.iter().filter(|(key, _)| key.starts_with(SERVER_STATUS_PREFIX));
+            let Some(status) = rest.map(|(_, status)| status.clone()).next() else { return Ok(false) };
+            resource.status.insert(STATUS_KEY.to_owned(), status);
+            match self.backend.commit(Batch::new(vec![Mutation::Put(Box::new(resource))])).await {
+                Ok(_) => break,
+                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempt < WRITE_ATTEMPTS => {}
+                Err(error) => return Err(error),
+            }
+        }
+        own.records.forget(name);
+        self.written.remove(name);
+        Ok(true)
     }
 
     /// The resource to store for a record; `None` if the stored one is up to date.
@@ -131,8 +227,12 @@ impl PluginResources {
         let value = record.data.encode_to_vec();
         let conditions = vec![cut_message(record.loaded.clone()), cut_message(record.healthy.clone())];
         let stored = self.written.get(name);
-        let same_data = stored.and_then(|r| r.data.as_ref()).is_some_and(|any| any.value == value);
-        let same_status = stored.and_then(|r| r.status.get(STATUS_KEY)).is_some_and(|s| s.conditions == conditions);
+        let own_key = self.own.as_ref().map(Own::status_key);
+        let key = own_key.as_deref().unwrap_or(STATUS_KEY);
+        // The data is about what serves, so a server that could not load it leaves the data to others.
+        let leaves_data = own_key.is_some() && stored.is_some() && is_behind(record);
+        let same_data = leaves_data || stored.and_then(|r| r.data.as_ref()).is_some_and(|any| any.value == value);
+        let same_status = stored.and_then(|r| r.status.get(key)).is_some_and(|s| s.conditions == conditions);
         if same_data && same_status {
             return None;
         }
@@ -149,10 +249,53 @@ impl PluginResources {
             resource.generation = Ulid::generate().to_string();
             resource.data = Some(prost_types::Any { type_url: TYPE_URL.into(), value });
         }
-        let status =
-            pb::Status { observed_generation: resource.generation.clone(), conditions, updated_at: Some(now()) };
-        resource.status.insert(STATUS_KEY.into(), status);
+        let observed_generation = resource.generation.clone();
+        let status = |conditions| pb::Status {
+            observed_generation: observed_generation.clone(),
+            conditions,
+            updated_at: Some(now()),
+        };
+        if let Some(own) = &self.own {
+            own.remove_gone(&mut resource.status);
+            resource.status.insert(own.status_key(), status(conditions.clone()));
+            let of_all = conditions.iter().map(|condition| cut_message(of_all(condition, key, &resource.status)));
+            resource.status.insert(STATUS_KEY.into(), status(of_all.collect()));
+        } else {
+            // A store that several servers shared before.
+            resource.status.retain(|key, _| !key.starts_with(SERVER_STATUS_PREFIX));
+            resource.status.insert(STATUS_KEY.into(), status(conditions));
+        }
         Some(resource)
+    }
+}
+
+/// Returns whether a record is about a failure, and not about what serves or what an operator has done.
+fn is_behind(record: &PluginRecord) -> bool {
+    let failed = record.loaded.state() != State::True;
+    failed && !record.data.disabled && !record.data.withdrawn
+}
+
+/// Returns a condition for all servers.
+fn of_all(own: &Condition, own_key: &str, status: &BTreeMap<String, pb::Status>) -> Condition {
+    let others = status.iter().filter(|(key, _)| *key != own_key).filter_map(|(key, status)| {
+        let found = status.conditions.iter().find(|condition| condition.r#type == own.r#type)?;
+        Some((key.strip_prefix(SERVER_STATUS_PREFIX)?, found))
+    });
+    worst(own, others)
+}
+
+/// Reads the record in a resource.
+fn record(resource: &pb::Resource) -> PluginRecord {
+    let bytes = resource.data.as_ref().map(|any| any.value.as_slice()).unwrap_or_default();
+    let conditions = resource.status.get(STATUS_KEY).map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let find = |kind: &str| {
+        let found = conditions.iter().find(|condition| condition.r#type == kind).cloned();
+        found.unwrap_or_else(|| condition(kind, State::Unknown, "NotLoaded", ""))
+    };
+    PluginRecord {
+        data: data::Plugin::decode(bytes).unwrap_or_default(),
+        loaded: find("Loaded"),
+        healthy: find("Healthy"),
     }
 }
 

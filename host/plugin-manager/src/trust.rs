@@ -44,6 +44,8 @@ pub(crate) enum TrustDecision {
     Installed,
     /// It serves, or served before.
     Served,
+    /// A caller installed it on another server that shares the store.
+    Planned,
     Pinned,
     TrustedFolder,
 }
@@ -56,6 +58,7 @@ impl TrustDecision {
             Self::Signed(Verified { key, comment }, _) => format!("signed by the key {key}: {comment}"),
             Self::Installed => "installed by a caller".to_owned(),
             Self::Served => "it was served before".to_owned(),
+            Self::Planned => "installed by a caller on another server".to_owned(),
             Self::Pinned => "its SHA-256 is in plugins.pinned".to_owned(),
             Self::TrustedFolder => "plugins.load_unsigned".to_owned(),
         }
@@ -92,6 +95,8 @@ pub(crate) struct TrustFacts<'f> {
     pub(crate) is_bundled: bool,
     /// Whether a plugin that no operator has removed serves it, or served it before.
     pub(crate) has_served: bool,
+    /// Whether a caller installed it on another server that shares the store.
+    pub(crate) is_planned: bool,
 }
 
 impl TrustRules {
@@ -100,7 +105,7 @@ impl TrustRules {
     /// | origin | `require_signed = false` | `require_signed = true` |
     /// |---|---|---|
     /// | the binary | yes | yes |
-    /// | the folder | if it is signed, has served before, is pinned, or with `load_unsigned` | if it is signed |
+    /// | the folder | if it is signed, has served before, was installed on another server of the same store, is pinned, or with `load_unsigned` | if it is signed |
     /// | a caller who may install | yes | if it is signed |
     /// | the copies in data_dir | yes | if it is signed |
     ///
@@ -124,6 +129,7 @@ impl TrustRules {
             Origin::Caller => Ok(TrustDecision::Installed),
             Origin::Kept => Ok(TrustDecision::Served),
             Origin::Folder if facts.has_served => Ok(TrustDecision::Served),
+            Origin::Folder if facts.is_planned => Ok(TrustDecision::Planned),
             Origin::Folder if self.pinned.contains(facts.digest) => Ok(TrustDecision::Pinned),
             Origin::Folder if self.load_unsigned => Ok(TrustDecision::TrustedFolder),
             Origin::Folder => refused(
@@ -146,7 +152,14 @@ mod tests {
 
     fn facts(origin: Origin) -> TrustFacts<'static> {
         let signed = Err(SignatureFault::Missing);
-        TrustFacts { origin, digest: DIGEST, signed, is_bundled: origin == Origin::Binary, has_served: false }
+        TrustFacts {
+            origin,
+            digest: DIGEST,
+            signed,
+            is_bundled: origin == Origin::Binary,
+            has_served: false,
+            is_planned: false,
+        }
     }
 
     fn signed(origin: Origin) -> TrustFacts<'static> {
@@ -180,6 +193,9 @@ mod tests {
         assert_eq!(reason(&plain, facts(Kept)), Ok(TrustDecision::Served));
         assert_eq!(reason(&plain, facts(Folder)), Err("NotTrusted"));
         assert_eq!(reason(&plain, TrustFacts { has_served: true, ..facts(Folder) }), Ok(TrustDecision::Served));
+        let planned = TrustFacts { is_planned: true, ..facts(Folder) };
+        assert_eq!(reason(&plain, planned), Ok(TrustDecision::Planned));
+        assert_eq!(reason(&strict, TrustFacts { is_planned: true, ..facts(Folder) }), Err("NotSigned"));
         assert_eq!(reason(&rules(false, false, &[DIGEST]), facts(Folder)), Ok(TrustDecision::Pinned));
         assert_eq!(reason(&rules(false, true, &[]), facts(Folder)), Ok(TrustDecision::TrustedFolder));
     }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mortise_resource::{EncodedResource, data::OnDelete, pb};
 use mortise_store::{
-    Backend, Batch, ChangeWatch, Consistency, CopyCursor, CopyRequest, Cursor, ExpectedId, Health, ListKey,
-    OpenedChanges, Options, PastContent, Position, Query, ScanPart, SledBackend, Snapshot, Stats, StoreError, StoreId,
-    Term, TypeKey, Usage, Watch,
+    Backend, Batch, ChangeWatch, Consistency, CopyCursor, CopyRequest, Cursor, ExpectedId, Health, ListKey, MemberInfo,
+    Members, OpenedChanges, Options, PastContent, Position, Query, ScanPart, SledBackend, Snapshot, Stats, StoreError,
+    StoreId, Term, TypeKey, Usage, Watch,
 };
 use prost_types::Timestamp;
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{barrier::Barrier, commit::Commits, error::EtcdError, options::EtcdOptions, placement::Placements, start};
+use crate::{
+    barrier::Barrier, commit::Commits, error::EtcdError, library::Library, options::EtcdOptions, placement::Placements,
+    start,
+};
 
 /// A store that several servers share through etcd. Dropping it ends its tasks; a batch that was proposed goes on.
 pub struct EtcdBackend {
@@ -20,6 +23,7 @@ pub struct EtcdBackend {
     pub(crate) commits: Commits,
     pub(crate) barrier: Barrier,
     pub(crate) placements: Placements,
+    pub(crate) library: Library,
     pub(crate) health: watch::Receiver<Health>,
     pub(crate) tasks: Vec<JoinHandle<()>>,
 }
@@ -39,6 +43,29 @@ impl EtcdBackend {
     #[must_use]
     pub fn hold(&self, name: &str) -> watch::Receiver<bool> {
         self.placements.hold(name)
+    }
+
+    /// Returns the name of this server among those that share the store.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        self.placements.server()
+    }
+
+    /// Tells the other servers about this one.
+    pub fn introduce(&self, info: MemberInfo) {
+        self.placements.introduce(info);
+    }
+
+    /// Returns the servers that run, by their names, as of the last half second; empty while this server has no lease.
+    #[must_use]
+    pub fn servers(&self) -> Vec<String> {
+        self.placements.servers()
+    }
+
+    /// Returns the plans of plugins, and their components.
+    #[must_use]
+    pub fn library(&self) -> &Library {
+        &self.library
     }
 
     /// Gives up all work, so that other servers need not wait for the end of the lease.
@@ -94,6 +121,11 @@ impl Backend for EtcdBackend {
             Some(name) => Some(self.placements.fence(name).ok_or_else(|| StoreError::NotHeld(name.to_string()))?),
         };
         self.commits.commit(batch, fence).await
+    }
+
+    async fn members(&self) -> Result<Option<Members>, StoreError> {
+        let members = self.placements.members().await;
+        members.map(Some).map_err(|fault| StoreError::Unreachable(fault.to_string()))
     }
 
     async fn catch_up(&self) -> Result<(), StoreError> {

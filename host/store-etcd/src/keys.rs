@@ -9,12 +9,18 @@
 //! | `servers/ID` | last transaction of a server |
 //! | `members/ID` | a server that runs, under its lease |
 //! | `placement/NAME` | the server that does a piece of work, under its lease |
+//! | `plugins/plan/NAME` | the state that a plugin shall have on every server |
+//! | `plugins/report/NAME/ID` | outcome of the plan on a server |
+//! | `components/DIGEST/meta`, `components/DIGEST/NUMBER` | the component of a plan, in chunks |
+//! | `uploads/DIGEST` | a component that no plan has yet, under a lease |
 //!
 //! `%`, `/` and control characters of a segment are written as `%` and two digits.
 
 use std::fmt::Write as _;
 
 use mortise_store::{ExpectedId, TypeKey};
+
+use crate::record::Versions;
 
 /// Number of segments of a resource's key.
 const SEGMENTS: usize = 5;
@@ -23,6 +29,8 @@ const SEGMENTS: usize = 5;
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     prefix: String,
+    /// Versions of the store below the prefix.
+    pub(crate) versions: Versions,
 }
 
 /// A key below the prefix.
@@ -32,13 +40,20 @@ pub(crate) enum Key {
     Head,
     /// A resource.
     Resource(ExpectedId),
+    /// The plan of a plugin, or a report about it.
+    Plan,
     /// Anything that is not content.
     Other,
 }
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned() }
+        Self { prefix: prefix.to_owned(), versions: Versions::default() }
+    }
+
+    /// Returns the keys of a store with these versions.
+    pub(crate) fn with_versions(self, versions: Versions) -> Self {
+        Self { versions, ..self }
     }
 
     /// Returns the prefix of all keys.
@@ -82,8 +97,76 @@ impl Keys {
         self.named("placement/")
     }
 
+    /// Returns the name of the work of a placement's key.
+    pub(crate) fn placed(&self, key: &[u8]) -> Option<String> {
+        plain(std::str::from_utf8(key.strip_prefix(self.placements().as_slice())?).ok()?)
+    }
+
     pub(crate) fn placement(&self, name: &str) -> Vec<u8> {
         self.named(&format!("placement/{}", escaped(name)))
+    }
+
+    /// Returns the prefix of the keys of plans.
+    pub(crate) fn plans(&self) -> Vec<u8> {
+        self.named("plugins/plan/")
+    }
+
+    pub(crate) fn plan(&self, plugin: &str) -> Vec<u8> {
+        self.named(&format!("plugins/plan/{}", escaped(plugin)))
+    }
+
+    /// Returns the plugin of a plan's key.
+    pub(crate) fn plugin_of(&self, key: &[u8]) -> Option<String> {
+        plain(std::str::from_utf8(key.strip_prefix(self.plans().as_slice())?).ok()?)
+    }
+
+    /// Returns the prefix of the keys of all reports.
+    pub(crate) fn reports(&self) -> Vec<u8> {
+        self.named("plugins/report/")
+    }
+
+    /// Returns the prefix of the keys of a plan's reports.
+    pub(crate) fn reports_of(&self, plugin: &str) -> Vec<u8> {
+        self.named(&format!("plugins/report/{}/", escaped(plugin)))
+    }
+
+    pub(crate) fn report(&self, plugin: &str, server: &str) -> Vec<u8> {
+        [self.reports_of(plugin), server.as_bytes().to_vec()].concat()
+    }
+
+    /// Returns the plugin and the server of a report's key.
+    pub(crate) fn reporter_of(&self, key: &[u8]) -> Option<(String, String)> {
+        let (plugin, server) =
+            std::str::from_utf8(key.strip_prefix(self.reports().as_slice())?).ok()?.split_once('/')?;
+        Some((plain(plugin)?, server.to_owned()))
+    }
+
+    /// Returns the prefix of the keys of all components.
+    pub(crate) fn components(&self) -> Vec<u8> {
+        self.named("components/")
+    }
+
+    /// Returns the prefix of the keys of a component.
+    pub(crate) fn component(&self, digest: &str) -> Vec<u8> {
+        self.named(&format!("components/{digest}/"))
+    }
+
+    pub(crate) fn component_meta(&self, digest: &str) -> Vec<u8> {
+        self.named(&format!("components/{digest}/meta"))
+    }
+
+    pub(crate) fn component_chunk(&self, digest: &str, number: u64) -> Vec<u8> {
+        self.named(&format!("components/{digest}/{number:06}"))
+    }
+
+    /// Returns the digest of a component's key.
+    pub(crate) fn digest_of(&self, key: &[u8]) -> Option<String> {
+        let rest = std::str::from_utf8(key.strip_prefix(self.components().as_slice())?).ok()?;
+        rest.split_once('/').map(|(digest, _)| digest.to_owned())
+    }
+
+    pub(crate) fn upload(&self, digest: &str) -> Vec<u8> {
+        self.named(&format!("uploads/{digest}"))
     }
 
     pub(crate) fn resource(&self, id: &ExpectedId) -> Vec<u8> {
@@ -101,6 +184,7 @@ impl Keys {
         };
         match rest.strip_prefix("r/") {
             _ if rest == "head" => Key::Head,
+            _ if rest.starts_with("plugins/") => Key::Plan,
             Some(path) => id(path).map_or(Key::Other, Key::Resource),
             None => Key::Other,
         }
@@ -176,6 +260,10 @@ mod tests {
             }
         }
         assert_eq!(keys.parse(b"/m/head"), Key::Head);
+        assert_eq!(keys.parse(&keys.report("p", "s")), Key::Plan);
+        assert_eq!(keys.reporter_of(&keys.report("a/b", "s")), Some(("a/b".into(), "s".into())));
+        assert_eq!(keys.plugin_of(&keys.plan("a/b")).as_deref(), Some("a/b"));
+        assert_eq!(keys.digest_of(&keys.component_chunk("d", 7)).as_deref(), Some("d"));
         for other in [&b"/m/r/g/K/p/n"[..], b"/m/r/g/K/p/n/a/b", b"/m/t/g/K/p/n/a", b"/other/head", b"/m/r/%zz////"] {
             assert_eq!(keys.parse(other), Key::Other);
         }

@@ -11,6 +11,8 @@
 //! - `commit`: the way of batches into transactions; outcomes of lost answers.
 //! - `follow`: the watch that feeds the copy, and its first filling.
 //! - `barrier`: waits for everything that was acknowledged before.
+//! - [`library`]: plans of plugins that every server follows, and their components.
+//! - [`load`]: fills a prefix with the content of another engine.
 //! - `placement`: work that one server does at a time, and the condition under which its commits are stored.
 //! - `start`: the checks of a cluster, and of the copy beside it.
 //!
@@ -33,6 +35,8 @@ mod commit;
 mod error;
 mod follow;
 mod keys;
+pub mod library;
+pub mod load;
 mod options;
 mod placement;
 mod record;

@@ -39,19 +39,34 @@ pub(crate) struct HeadRecord {
     pub(crate) server: String,
 }
 
-/// Returns the sequence of a place in a revision.
-pub(crate) fn sequence(revision: i64, place: u32) -> u64 {
-    (revision.unsigned_abs() << 8) | u64::from(place & 0xff)
+/// Versions of a store: how sequences and etcd's revisions belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Versions {
+    /// Distance of a sequence's upper part from the revision, for a store that came from another engine: its versions
+    /// are larger than all former ones.
+    pub(crate) base: u64,
 }
 
-/// Returns the revision of a sequence.
-pub(crate) fn revision(sequence: u64) -> i64 {
-    i64::try_from(sequence >> 8).unwrap_or(i64::MAX)
-}
+impl Versions {
+    /// Returns the sequence of a place in a revision.
+    pub(crate) fn sequence(self, revision: i64, place: u32) -> u64 {
+        ((revision.unsigned_abs() + self.base) << 8) | u64::from(place & 0xff)
+    }
 
-/// Returns the last sequence that a revision may have.
-pub(crate) fn last_sequence(revision: i64) -> u64 {
-    sequence(revision, 0xff)
+    /// Returns the revision of a sequence; 0 for one from before the first revision.
+    pub(crate) fn revision(self, sequence: u64) -> i64 {
+        i64::try_from((sequence >> 8).saturating_sub(self.base)).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the last sequence that a revision may have.
+    pub(crate) fn last(self, revision: i64) -> u64 {
+        self.sequence(revision, 0xff)
+    }
+
+    /// Returns versions that are larger than a sequence.
+    pub(crate) fn after(sequence: u64) -> Self {
+        Self { base: (sequence >> 8) + 1 }
+    }
 }
 
 /// Returns the resource without what the transaction decides.
@@ -65,28 +80,48 @@ pub(crate) fn unversioned(mut resource: pb::Resource) -> pb::Resource {
 
 impl ResourceRecord {
     /// Returns the sequence of the resource, from the revision of its key.
-    pub(crate) fn sequence(&self, revision: i64) -> u64 {
+    pub(crate) fn sequence(&self, versions: Versions, revision: i64) -> u64 {
         match self.kept_sequence {
-            0 => sequence(revision, self.place),
+            0 => versions.sequence(revision, self.place),
             kept => kept,
         }
     }
 
     /// Returns the sequence of the deletion of an earlier incarnation.
-    pub(crate) fn deletion(&self, revision: i64) -> Option<u64> {
-        self.deletion_place_after.checked_sub(1).map(|place| sequence(revision, place))
+    pub(crate) fn deletion(&self, versions: Versions, revision: i64) -> Option<u64> {
+        self.deletion_place_after.checked_sub(1).map(|place| versions.sequence(revision, place))
     }
 
     /// Returns the resource for a copy that is filled; `None` for a value without one.
-    pub(crate) fn filled(self, revision: i64) -> Option<FilledResource> {
-        let sequence = self.sequence(revision);
+    pub(crate) fn filled(self, versions: Versions, revision: i64) -> Option<FilledResource> {
+        let sequence = self.sequence(versions, revision);
         Some(FilledResource { sequence, resource: self.resource? })
     }
 }
 
-/// Returns the value of the stamp.
-pub(crate) fn stamp(id: StoreId) -> String {
-    format!("mortise-store-id {id} format {FORMAT}\n")
+/// State of a store, in its stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stamp {
+    /// It can be served.
+    Complete { id: StoreId, versions: Versions },
+    /// The content of another engine is being loaded: of its commit `sequence`, `loaded` resources so far.
+    Loading { id: StoreId, sequence: u64, loaded: u64 },
+}
+
+impl std::fmt::Display for Stamp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Complete { id, versions: Versions { base: 0 } } => {
+                writeln!(f, "mortise-store-id {id} format {FORMAT}")
+            }
+            Self::Complete { id, versions: Versions { base } } => {
+                writeln!(f, "mortise-store-id {id} format {FORMAT} base {base}")
+            }
+            Self::Loading { id, sequence, loaded } => {
+                writeln!(f, "mortise-store-id {id} loading {sequence} loaded {loaded}")
+            }
+        }
+    }
 }
 
 /// Fault of a stamp.
@@ -101,16 +136,29 @@ pub enum StampFault {
     /// Another release wrote it.
     #[error("it has format {0}, and this release knows {FORMAT}")]
     OtherFormat(String),
+    /// The content of another engine is not complete yet.
+    #[error("`mortise migrate` into it has not ended; run it again")]
+    Unfinished,
 }
 
 /// Reads the value of the stamp.
-pub(crate) fn read_stamp(value: &[u8]) -> Result<StoreId, StampFault> {
+pub(crate) fn read_stamp(value: &[u8]) -> Result<Stamp, StampFault> {
     let text = std::str::from_utf8(value).map_err(|_| StampFault::NoStamp)?;
     let words: Vec<_> = text.split_whitespace().collect();
-    let ["mortise-store-id", id, "format", format] = words.as_slice() else { return Err(StampFault::NoStamp) };
-    match format.parse::<u32>() {
-        Ok(FORMAT) => id.parse().map_err(|_| StampFault::MalformedId((*id).to_owned())),
-        _ => Err(StampFault::OtherFormat((*format).to_owned())),
+    let number = |text: &str| text.parse::<u64>().map_err(|_| StampFault::NoStamp);
+    let (id, rest) = match words.as_slice() {
+        ["mortise-store-id", id, rest @ ..] => (id, rest),
+        _ => return Err(StampFault::NoStamp),
+    };
+    let id = || id.parse().map_err(|_| StampFault::MalformedId((*id).to_owned()));
+    match rest {
+        ["format", format, ..] if format.parse() != Ok(FORMAT) => Err(StampFault::OtherFormat((*format).to_owned())),
+        ["format", _] => Ok(Stamp::Complete { id: id()?, versions: Versions::default() }),
+        ["format", _, "base", base] => Ok(Stamp::Complete { id: id()?, versions: Versions { base: number(base)? } }),
+        ["loading", sequence, "loaded", loaded] => {
+            Ok(Stamp::Loading { id: id()?, sequence: number(sequence)?, loaded: number(loaded)? })
+        }
+        _ => Err(StampFault::NoStamp),
     }
 }
 
@@ -120,20 +168,40 @@ mod tests {
 
     #[test]
     fn sequences_sort_as_revisions_and_places() {
-        assert_eq!(sequence(7, 0), 1792);
-        assert!(sequence(7, 255) < sequence(8, 0));
-        assert_eq!((revision(sequence(7, 255)), last_sequence(7)), (7, 2047));
+        let versions = Versions::default();
+        assert_eq!(versions.sequence(7, 0), 1792);
+        assert!(versions.sequence(7, 255) < versions.sequence(8, 0));
+        assert_eq!((versions.revision(versions.sequence(7, 255)), versions.last(7)), (7, 2047));
         let record = ResourceRecord { place: 3, deletion_place_after: 3, ..ResourceRecord::default() };
-        assert_eq!((record.sequence(7), record.deletion(7)), (1795, Some(1794)));
-        assert_eq!(ResourceRecord { kept_sequence: 5, ..record }.sequence(9), 5);
+        assert_eq!((record.sequence(versions, 7), record.deletion(versions, 7)), (1795, Some(1794)));
+        assert_eq!(ResourceRecord { kept_sequence: 5, ..record }.sequence(versions, 9), 5);
+    }
+
+    #[test]
+    fn versions_go_on_behind_those_of_another_engine() {
+        for former in [0, 1, 255, 256, 10_000_000, u64::from(u32::MAX)] {
+            let versions = Versions::after(former);
+            let first = versions.sequence(1, 0);
+            assert!(first > former, "{former}");
+            assert_eq!((versions.revision(first), versions.revision(former)), (1, 0), "{former}");
+        }
     }
 
     #[test]
     fn a_stamp_is_read_back_and_anything_else_refused() {
         let id = StoreId::generate();
-        assert_eq!(read_stamp(stamp(id).as_bytes()), Ok(id));
-        let newer = stamp(id).replace("format 1", "format 2");
-        for wrong in ["", "hello", &newer, "mortise-store-id x format 1", "mortise-store-id format"] {
+        for stamp in [
+            Stamp::Complete { id, versions: Versions::default() },
+            Stamp::Complete { id, versions: Versions { base: 7 } },
+            Stamp::Loading { id, sequence: 5, loaded: 3 },
+        ] {
+            assert_eq!(read_stamp(stamp.to_string().as_bytes()), Ok(stamp));
+        }
+        let stamp = Stamp::Complete { id, versions: Versions::default() }.to_string();
+        let newer = stamp.replace("format 1", "format 2 and more");
+        assert_eq!(read_stamp(newer.as_bytes()), Err(StampFault::OtherFormat("2".into())));
+        let more = format!("{} more", stamp.trim());
+        for wrong in ["", "hello", &more, "mortise-store-id x format 1", "mortise-store-id format"] {
             assert!(read_stamp(wrong.as_bytes()).is_err(), "{wrong}");
         }
     }

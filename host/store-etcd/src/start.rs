@@ -13,9 +13,10 @@ use crate::{
     error::EtcdError,
     follow::{self, Follower},
     keys::Keys,
+    library::Library,
     options::EtcdOptions,
     placement::Placements,
-    record::{read_stamp, revision, stamp},
+    record::{Stamp, StampFault, Versions, read_stamp},
 };
 
 /// A fault of some versions of etcd, for each line of releases the first version without it.
@@ -45,20 +46,32 @@ const SERVER_FILE: &str = "server";
 /// Opens as [`EtcdBackend::open`].
 pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBackend, EtcdError> {
     let client = Arc::new(Client::new(options)?);
-    check_servers(&client).await?;
+    let alarms = check_servers(&client).await?;
     let keys = Keys::new(&options.prefix);
-    let id = store_id(&client, &keys).await?;
+    let (id, versions) = store_id(&client, &keys).await?;
+    let keys = keys.with_versions(versions);
     let server = server_name(&copy.path)?;
     let (store, applied) = open_copy(&client, &keys, copy, id).await?;
     let own_revision = own_key(&client, &keys, &server).await.map_err(unreachable)?;
 
     let (applied, applied_by) = watch::channel(applied);
-    let health = watch::Sender::new(Health::default());
+    let full = alarms.into_iter().find(|alarm| alarm.contains("NOSPACE"));
+    let full =
+        full.map(|alarm| format!("etcd is over its quota: {alarm}; compact and defragment it, and disarm the alarm"));
+    let health = watch::Sender::new(Health { full, ..Health::default() });
     let (seen, copy_faults) = (health.subscribe(), health.clone());
-    let follower =
-        Follower { client: client.clone(), keys: keys.clone(), store: store.clone(), applied, health: health.clone() };
+    let plans = watch::Sender::new(0);
+    let placements = Placements::new(client.clone(), keys.clone(), &server, plans.clone(), applied_by.clone());
+    let library = Library::new(client.clone(), keys.clone(), placements.clone(), plans.subscribe());
+    let follower = Follower {
+        client: client.clone(),
+        keys: keys.clone(),
+        store: store.clone(),
+        applied,
+        health: health.clone(),
+        plans,
+    };
     let barrier = Barrier::start(client.clone(), keys.clone(), applied_by.clone());
-    let placements = Placements::new(client.clone(), keys.clone(), &server);
     let (commits, waiting) = Commits::new();
     let committer = Committer {
         client,
@@ -77,20 +90,25 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
     let placing = tokio::spawn(placements.clone().run());
     let copying = tokio::spawn(copy_health(store.health(), copy_faults));
     let tasks = vec![tokio::spawn(follower.run()), tokio::spawn(committer.run()), placing, copying];
-    let backend = EtcdBackend { store, commits, barrier, placements, health: seen, tasks };
+    let backend = EtcdBackend { store, commits, barrier, placements, library, health: seen, tasks };
     backend.barrier.pass().await?;
     Ok(backend)
 }
 
 /// Notes the faults of the copy as those of the store.
 async fn copy_health(mut copy: watch::Receiver<Health>, all: watch::Sender<Health>) {
+    let mut was_full = None;
     loop {
         let Health { poisoned, full, damaged, .. } = copy.borrow_and_update().clone();
         all.send_modify(|health| {
             health.poisoned = poisoned.or(health.poisoned.take());
             health.damaged = damaged.or(health.damaged.take());
-            health.full = full;
+            // The quota of etcd is noted here, too.
+            if full != was_full {
+                health.full.clone_from(&full);
+            }
         });
+        was_full = full;
         if copy.changed().await.is_err() {
             return;
         }
@@ -104,15 +122,20 @@ fn unreachable(fault: Fault) -> EtcdError {
     }
 }
 
-/// Refuses servers with known faults. At least one must answer; the others are judged by their cluster's transactions.
-async fn check_servers(client: &Client) -> Result<(), EtcdError> {
+/// Refuses servers with known faults; returns the alarms of the others. At least one must answer; those that do not are
+/// judged by their cluster's transactions.
+pub(crate) async fn check_servers(client: &Client) -> Result<Vec<String>, EtcdError> {
     let mut answered = false;
-    let mut last = None;
+    let (mut last, mut alarms) = (None, Vec::new());
     for endpoint in client.endpoints() {
         match client.status(endpoint).await {
             Ok(status) => {
                 answered = true;
                 check_version(endpoint, &status.version)?;
+                for alarm in &status.errors {
+                    tracing::error!(endpoint, alarm, "etcd has an alarm");
+                }
+                alarms.extend(status.errors);
             }
             Err(fault) => {
                 tracing::warn!(endpoint, %fault, "a server of etcd does not answer");
@@ -122,7 +145,7 @@ async fn check_servers(client: &Client) -> Result<(), EtcdError> {
     }
     match last {
         Some(fault) if !answered => Err(unreachable(fault)),
-        _ => Ok(()),
+        _ => Ok(alarms),
     }
 }
 
@@ -148,19 +171,23 @@ fn check_version(endpoint: &str, version: &str) -> Result<(), EtcdError> {
 }
 
 /// Reads the stamp below the prefix; makes it if nothing is there.
-async fn store_id(client: &Client, keys: &Keys) -> Result<StoreId, EtcdError> {
+async fn store_id(client: &Client, keys: &Keys) -> Result<(StoreId, Versions), EtcdError> {
     let key = keys.stamp();
     loop {
         let found = client.range(RangeRequest { key: key.clone().into(), ..RangeRequest::default() }).await;
         if let Some(kv) = found.map_err(unreachable)?.kvs.first() {
             let wrong = |source| EtcdError::Stamp { key: String::from_utf8_lossy(&key).into_owned(), source };
-            return read_stamp(&kv.value).map_err(wrong);
+            return match read_stamp(&kv.value).map_err(wrong)? {
+                Stamp::Complete { id, versions } => Ok((id, versions)),
+                Stamp::Loading { .. } => Err(wrong(StampFault::Unfinished)),
+            };
         }
         // Two comparisons, and a read if they fail: a program that only knows the transactions of Kubernetes refuses it.
         let mut making = Transaction::default();
         making.expect_revision(key.clone(), 0);
         making.expect_revision(keys.head(), 0);
-        making.put(key.clone(), stamp(StoreId::generate()).into_bytes());
+        let new = Stamp::Complete { id: StoreId::generate(), versions: Versions::default() };
+        making.put(key.clone(), new.to_string().into_bytes());
         making.tell_if_refused(key.clone(), false);
         making.tell_if_refused(keys.head(), true);
         if let Err(fault) = client.txn(making.into_request()).await {
@@ -217,7 +244,7 @@ async fn open_copy(
     if store.id() != id {
         return Err(EtcdError::OtherStore { path, found: store.id(), wanted: id });
     }
-    let applied = revision(store.newest_version());
+    let applied = keys.versions.revision(store.newest_version());
     let gap = match applied {
         0 => None,
         applied => follow::gap(client, keys, applied).await.map_err(unreachable)?,

@@ -47,6 +47,7 @@ use crate::{
     copies::{CopyCursor, CopyRequest},
     error::StoreError,
     ids::{ExpectedId, ListKey, TypeKey},
+    members::Members,
     quota::Usage,
     referrers::ExpectedReferrers,
     snapshot::{Snapshot, SnapshotHead},
@@ -290,6 +291,14 @@ pub trait Backend: Send + Sync + 'static {
     /// [`limited_size`](crate::limited_size) is over the backend's limit and over the size of the stored resource;
     /// [`StoreError::QuotaExceeded`] for a [limited](Batch::limited) batch.
     async fn commit(&self, batch: Batch) -> Result<Vec<Option<EncodedResource>>, StoreError>;
+
+    /// Returns the running servers that share the store, by their names; `None` for a store of one server.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`].
+    async fn members(&self) -> Result<Option<Members>, StoreError> {
+        Ok(None)
+    }
 
     /// Waits until eventual reads, lists and scans show every write that was acknowledged before the call, by any
     /// server of a shared store.

@@ -8,6 +8,7 @@
 //! - [`ExpectedReferrers`]: the references to a resource, which a deletion expects to be unchanged.
 //! - [`Snapshot`]: the whole content, for backups.
 //! - [`follower`]: a store as the local copy of one that several servers share.
+//! - [`plans`]: plans for plugins, of several servers that share a store.
 //! - [`SledBackend`]: the engine, for one machine. docs/storage-format.md describes its files.
 //! - [`check`]: findings of a check of a whole store.
 //! - `conformance`, behind the feature of that name: the tests that every backend passes.
@@ -25,6 +26,8 @@ pub mod follower;
 #[doc(hidden)]
 pub mod fuzzing;
 mod ids;
+mod members;
+pub mod plans;
 pub mod quota;
 mod referrers;
 mod resource_size;
@@ -40,6 +43,7 @@ pub use copies::{CopiedPart, CopyCursor, CopyRequest};
 pub use engine::{Compaction, Comparison, FORMAT, Loader, Lock, Options, SledBackend, StoreId};
 pub use error::{IdPartError, StoreError};
 pub use ids::{ExpectedId, ListKey, TypeKey};
+pub use members::{Member, MemberInfo, Members};
 pub use quota::{Quota, QuotaExceeded, Quotas, TenancyUsage, TypeUsage, Usage};
 pub use referrers::{COMMIT_BEHAVIOURS, DEFERRED_BEHAVIOURS, ExpectedReferrers, ReferrerSet};
 pub use resource_size::limited_size;

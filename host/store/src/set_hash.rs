@@ -57,6 +57,11 @@ impl FromStr for SetHash {
 }
 
 impl SetHash {
+    /// Adds a member.
+    pub fn add(&mut self, key: &[u8], version: u64) {
+        self.step(Step::Add, key, version);
+    }
+
     /// Adds or removes a member.
     pub(crate) fn step(&mut self, step: Step, key: &[u8], version: u64) {
         let digest = Sha256::new().chain_update(version.to_be_bytes()).chain_update(key).finalize();

@@ -26,6 +26,13 @@ impl ServerService for ServerApi {
         answer(call_span("server.Status"), self.sources.status()).await
     }
 
+    async fn list_members(
+        &self,
+        _: Request<data::ListMembersRequest>,
+    ) -> Result<Response<data::ListMembersResponse>, Status> {
+        answer(call_span("server.ListMembers"), self.sources.members()).await
+    }
+
     type BackupStream = Pieces;
 
     async fn backup(&self, request: Request<data::BackupRequest>) -> Result<Response<Pieces>, Status> {

@@ -138,6 +138,8 @@ pub const ALL: &[Metric] = table! {
         "Revision of etcd that the copy of a server has.";
     Gauge mortise_etcd_away()
         "1 while etcd does not answer: writes and consistent reads fail; otherwise 0.";
+    Counter mortise_etcd_filled_resources_total(by)
+        "Resources that filled the copy of a server: by a stream of etcd 3.7, or in pages.";
     Counter mortise_etcd_lost_answers_total()
         "Transactions without an answer, whose outcome was found out.";
     Gauge mortise_etcd_members()

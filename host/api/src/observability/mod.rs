@@ -1,5 +1,6 @@
 //! The server's visible state: metrics, counts of requests, and its status in numbers.
 
+pub(crate) mod members;
 pub mod metrics;
 pub(crate) mod process;
 pub(crate) mod requests;

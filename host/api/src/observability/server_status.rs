@@ -38,6 +38,8 @@ pub struct ServerInfo {
     pub temporary: bool,
     /// The socket to which Terraform and OpenTofu attach.
     pub provider_socket: Option<PathBuf>,
+    /// Addresses of the ports of gRPC and HTTP.
+    pub addresses: (String, String),
     /// When it was started.
     pub started_at: SystemTime,
     /// Time of the start on the monotonic clock.
@@ -267,6 +269,7 @@ mod tests {
             data_dir: "data".into(),
             temporary: false,
             provider_socket: None,
+            addresses: Default::default(),
             started_at: SystemTime::now(),
             started: Instant::now(),
         };

@@ -26,6 +26,7 @@ mod import;
 mod info;
 mod label;
 mod man;
+mod members;
 mod move_resources;
 mod only;
 mod patch;
@@ -122,6 +123,9 @@ pub enum Command {
     /// Shows what the server has of other regions, and what is missing
     #[command(after_help = after(regions::EXAMPLES))]
     Regions(Box<regions::Regions>),
+    /// Shows the running servers that share the store
+    #[command(after_help = after(members::EXAMPLES))]
+    Members(Box<members::Members>),
     /// Writes everything that the server holds into one file, while it serves
     #[command(after_help = after(backup::EXAMPLES))]
     Backup(backup::Backup),
@@ -216,6 +220,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Top(top) => top.run().await,
             Command::Controllers(controllers) => controllers.run().await,
             Command::Regions(regions) => regions.run().await,
+            Command::Members(members) => members.run().await,
             Command::Backup(backup) => backup.run().await,
             Command::Export(export) => export.run().await,
             Command::Import(import) => import.run().await,

@@ -83,10 +83,18 @@ const CONSUL: &[Word] = &[
     word("config write", "entries are resources", "`mortise apply -f FILE`"),
     word("connect", "proxies are Linkerd's", "`mortise tls init --mesh DOMAIN` makes an authority for them"),
     word("event", "the server passes on no events of users", "`mortise get TYPE --watch` follows changes"),
-    word("force-leave", "one server has no members", "`mortise regions` shows other regions"),
-    word("forget", "one server has no members", "`mortise regions accept PEER` accepts the store of a stopped peer"),
+    word("force-leave", "a server that ends leaves by itself", "`mortise members` shows those that run"),
+    word(
+        "forget",
+        "a server that ends leaves by itself",
+        "`mortise regions accept PEER` accepts the store of a stopped peer",
+    ),
     word("intention", "", "a `catalog.v1.Workload` permits clients by `inbound`: `mortise explain workload.inbound`"),
-    word("join", "one server has no members", "peers are in the configuration: `mortise regions` shows them"),
+    word(
+        "join",
+        "servers with the same store know each other",
+        "`store.etcd` in the configuration: `mortise members` shows them",
+    ),
     word(
         "keygen",
         "no gossip needs a key",
@@ -98,7 +106,7 @@ const CONSUL: &[Word] = &[
         "resources have types in place of keys",
         "`mortise apply -f FILE` writes one, `mortise get` reads; `mortise plugin new` makes a plugin with a type",
     ),
-    word("leave", "one server has no members", "SIGTERM stops a server after its last call"),
+    word("leave", "a server that ends leaves by itself", "SIGTERM stops a server after its last call"),
     word(
         "lock",
         "clients have no sessions",
@@ -110,7 +118,6 @@ const CONSUL: &[Word] = &[
         "",
         "`mortise catalog report WORKLOAD CHECK --failing` takes a workload with a check of the kind ttl out of service",
     ),
-    word("members", "one server has no members", "`mortise regions` shows other regions"),
     word("monitor", "the server's log is its standard error", "`mortise plugin logs NAME --follow` shows a plugin's"),
     word("operator", "one server has no quorum", "`mortise status` shows its state, `mortise check` verifies a store"),
     word("peering", "", "peers are regions in the configuration: `mortise regions` shows them"),

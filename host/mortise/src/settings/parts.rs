@@ -284,11 +284,21 @@ pub(crate) fn store(config: &Config) -> mortise_store::Options {
     options
 }
 
+/// Returns the directory of a server's copy of a store that several share, with what this server alone knows.
+pub(crate) fn copy_dir(config: &Config) -> PathBuf {
+    config.data_dir.join("copy")
+}
+
 /// The cluster of the store, if etcd keeps it, and the options of the copy beside it.
 pub(crate) fn etcd(config: &Config) -> Result<Option<(EtcdOptions, mortise_store::Options)>, SettingError> {
-    if config.store.engine == Engine::Sled {
-        return Ok(None);
+    match config.store.engine {
+        Engine::Sled => Ok(None),
+        Engine::Etcd => cluster(config).map(Some),
     }
+}
+
+/// The cluster of the settings, whether or not it keeps the store, and the options of the copy beside it.
+pub(crate) fn cluster(config: &Config) -> Result<(EtcdOptions, mortise_store::Options), SettingError> {
     let etcd = &config.store.etcd;
     let read = |key, path: &PathBuf| match path.as_os_str().is_empty() {
         true => Ok(None),
@@ -307,8 +317,8 @@ pub(crate) fn etcd(config: &Config) -> Result<Option<(EtcdOptions, mortise_store
     let tls = (authorities.is_some() || identity.is_some()).then_some(EtcdTls { authorities, identity });
     let (endpoints, prefix) = (etcd.endpoints.clone(), etcd.prefix.clone());
     let mut copy = store(config);
-    copy.path = config.data_dir.join("copy");
-    Ok(Some((EtcdOptions { endpoints, prefix, credentials, tls }, copy)))
+    copy.path = copy_dir(config);
+    Ok((EtcdOptions { endpoints, prefix, credentials, tls }, copy))
 }
 
 /// A cache for this machine: a sixteenth of its memory, from 32 MiB to 1 GiB. It fills as data is touched, so a small

@@ -20,7 +20,6 @@ use crate::{
         stage::{Failure, Stage},
     },
     options::{Bundled, StartError},
-    plugin_resources::{PluginRecord, STATUS_KEY, condition},
     retry::retry_pause,
     state::{
         BUNDLED, ManagerState,
@@ -234,16 +233,8 @@ async fn digest_of(core: &Core, path: std::path::PathBuf) -> Option<String> {
 impl ManagerState {
     /// Restores the records from the stored resources.
     fn restore_records(&mut self) {
-        let records: Vec<_> = self.resources.stored().map(|(name, data)| (name.to_owned(), data)).collect();
-        for (name, data) in records {
-            let conditions =
-                self.resources.resource(&name).and_then(|r| r.status.get(STATUS_KEY)).map(|s| &s.conditions);
-            let find = |kind: &str| {
-                conditions
-                    .and_then(|all| all.iter().find(|c| c.r#type == kind).cloned())
-                    .unwrap_or_else(|| condition(kind, State::Unknown, "NotLoaded", ""))
-            };
-            let record = PluginRecord { loaded: find("Loaded"), healthy: find("Healthy"), data };
+        self.inherited = self.resources.inherited_names();
+        for (name, record) in self.resources.stored() {
             self.plugins.insert(name, ManagedPlugin::restore(record));
         }
     }

@@ -13,11 +13,11 @@ use crate::{
 impl Core {
     /// Decides whether a component may be loaded, and why.
     pub(crate) async fn verify(&self, request: &LoadRequest) -> Result<TrustDecision, Failure> {
-        let (has_served, kept) = {
+        let (has_served, is_planned, kept) = {
             let state = self.lock().await;
             let plugin = request.plugin_before.as_deref();
             let kept = plugin.and_then(|plugin| state.components.signature(plugin, &request.digest));
-            (state.has_served(&request.digest), kept)
+            (state.has_served(&request.digest), state.planned.contains(&request.digest), kept)
         };
         let rules = &self.options.trust;
         let bundled = || self.options.bundled.iter().any(|(_, bytes)| folder::digest(bytes) == request.digest);
@@ -27,6 +27,7 @@ impl Core {
             signed: self.find_signature(request, kept).await,
             is_bundled: request.origin == Origin::Binary || rules.require_signed && bundled(),
             has_served,
+            is_planned,
         };
         rules.verify(facts)
     }

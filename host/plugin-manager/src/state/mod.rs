@@ -4,7 +4,11 @@
 pub(crate) mod file;
 pub(crate) mod plugin;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use arc_swap::ArcSwap;
 use mortise_plugin_host::{LookupHost, PluginSettings, Sandbox};
@@ -44,6 +48,12 @@ pub(crate) struct ManagerState {
     pub(crate) files: BTreeMap<String, PluginFile>,
     pub(crate) settings: PluginSettings,
     pub(crate) config: ConfigWatch,
+    /// Plugins that this server had before it shared its store, until it has made plans for them.
+    pub(crate) inherited: Vec<String>,
+    /// SHA-256 of the components that plans of several servers name.
+    pub(crate) planned: BTreeSet<String>,
+    /// Numbers of the plans that this server has followed, by the plugins' names.
+    pub(crate) followed: BTreeMap<String, i64>,
     /// Set during the start: resources are not written then, but together at its end.
     pub(crate) starting: bool,
 }

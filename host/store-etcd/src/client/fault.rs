@@ -18,6 +18,10 @@ impl Fault {
         Self(Status::internal("no such server"))
     }
 
+    pub(crate) fn interrupted_upload() -> Self {
+        Self(Status::deadline_exceeded("the upload of the component took too long"))
+    }
+
     pub(super) fn bad_token() -> Self {
         Self(Status::internal("etcd's token has characters that no header may have"))
     }
@@ -56,6 +60,11 @@ impl Fault {
     /// Returns whether the answer is larger than this client takes.
     pub(crate) fn is_too_large(&self) -> bool {
         self.0.code() == Code::OutOfRange && self.0.message().contains("too large")
+    }
+
+    /// Returns whether etcd is too old for the call.
+    pub(crate) fn is_unknown_call(&self) -> bool {
+        self.0.code() == Code::Unimplemented
     }
 
     /// Returns whether the revision that was asked for is compacted.

@@ -68,6 +68,15 @@ impl Client {
         self.call(request, |channel, request| async move { kv(channel).range(request).await }).await
     }
 
+    /// Reads a range in parts. A part may come late, so the caller bounds its wait for each.
+    pub(crate) async fn range_stream(&self, request: RangeRequest) -> Result<Streaming<RangeStreamResponse>, Fault> {
+        let (index, channel) = self.current()?;
+        let mut request = self.request(request).await?;
+        request.metadata_mut().remove("grpc-timeout");
+        let opened = timed(async { kv(channel).range_stream(request).await }).await;
+        opened.map_err(|status| self.failed(index, status))
+    }
+
     pub(crate) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Fault> {
         self.call(request, |channel, request| async move { kv(channel).txn(request).await }).await
     }

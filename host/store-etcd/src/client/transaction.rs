@@ -43,6 +43,13 @@ impl Transaction {
         self.0.success.push(RequestOp { request: Some(request_op::Request::RequestDeleteRange(delete)) });
     }
 
+    /// Deletes every key with a prefix.
+    pub(crate) fn delete_all(&mut self, prefix: Vec<u8>) {
+        let range_end = crate::keys::range_end(&prefix).into();
+        let delete = DeleteRangeRequest { key: prefix.into(), range_end };
+        self.0.success.push(RequestOp { request: Some(request_op::Request::RequestDeleteRange(delete)) });
+    }
+
     /// Asks for a key in the answer of a refused transaction.
     pub(crate) fn tell_if_refused(&mut self, key: Vec<u8>, keys_only: bool) {
         let range = RangeRequest { key: key.into(), keys_only, ..RangeRequest::default() };

@@ -26,11 +26,7 @@ use super::{
     limits::{MAX_OPERATIONS, MAX_TRANSACTION},
     proposal::{OWN_OPERATIONS, Proposal, results},
 };
-use crate::{
-    barrier::reached,
-    placement::Fence,
-    record::{last_sequence, sequence},
-};
+use crate::{barrier::reached, placement::Fence};
 
 /// Changes of a part at most. Even, so that a deletion and its tombstone are not parted.
 const PART_CHANGES: usize = 60;
@@ -84,7 +80,7 @@ impl Committer {
             return End::Failed(error);
         }
         let known = *self.applied.borrow();
-        let limits = DraftLimits { base: last_sequence(known), operations: usize::MAX, bytes: usize::MAX };
+        let limits = DraftLimits { base: self.keys.versions.last(known), operations: usize::MAX, bytes: usize::MAX };
         let mut draft = match self.store.draft(vec![batch.clone()], limits).await {
             Ok(draft) => draft,
             Err(error) => return End::Failed(error),
@@ -126,7 +122,9 @@ impl Committer {
             let targets: Vec<_> = referrers.iter().filter(deleted).cloned().collect();
             match self.part(&part, (&reads, &targets), (known, fence)).await? {
                 Some(revision) => {
-                    sequences.extend(places.into_iter().map(|(whole, here)| (whole, sequence(revision, here))));
+                    let versions = self.keys.versions;
+                    sequences
+                        .extend(places.into_iter().map(|(whole, here)| (whole, versions.sequence(revision, here))));
                 }
                 None if number == 0 => return Ok(false),
                 None => return Err(StoreError::ReferrersChanged),

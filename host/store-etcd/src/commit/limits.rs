@@ -5,7 +5,7 @@ use std::time::Duration;
 use mortise_store::{Batch, Mutation, follower::DraftLimits};
 use prost::Message as _;
 
-use crate::record::last_sequence;
+use crate::record::Versions;
 
 /// Most changes of a batch, and of all batches of a transaction. etcd takes 128 operations in a transaction.
 pub const MAX_OPERATIONS: usize = 120;
@@ -21,8 +21,8 @@ pub(super) const MAX_WAITING: usize = 1_024;
 pub(super) const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the bounds of a draft on a copy with a revision.
-pub(super) fn draft_limits(known: i64) -> DraftLimits {
-    DraftLimits { base: last_sequence(known), operations: MAX_OPERATIONS, bytes: MAX_BYTES }
+pub(super) fn draft_limits(versions: Versions, known: i64) -> DraftLimits {
+    DraftLimits { base: versions.last(known), operations: MAX_OPERATIONS, bytes: MAX_BYTES }
 }
 
 /// Returns whether no transaction can hold a batch.

@@ -51,7 +51,6 @@ use crate::{
     client::{Client, Fault, RangeRequest, TxnResponse, response_op},
     keys::Keys,
     placement::Fence,
-    record::{revision, sequence},
 };
 
 /// Pause after a failed attempt.
@@ -130,7 +129,7 @@ impl Committer {
         let batches = taken.iter().map(|pending| pending.batch.clone()).collect();
         // Before the draft: what the copy has meanwhile is compared once more, which costs a round at most.
         let known = *self.applied.borrow();
-        let limits = draft_limits(known);
+        let limits = draft_limits(self.keys.versions, known);
         let draft = match self.store.draft(batches, limits).await {
             Ok(draft) => draft,
             Err(error) => {
@@ -315,7 +314,9 @@ impl Committer {
             let found = shown(answer).find(|kv| kv.key == key).map(|kv| kv.mod_revision);
             match found {
                 // The copy has this revision, too: if the sequence is still the same, a rewrite made it.
-                Some(found) if found != revision(sequence) => self.rewritten.insert(key, (sequence, found)),
+                Some(found) if found != self.keys.versions.revision(sequence) => {
+                    self.rewritten.insert(key, (sequence, found))
+                }
                 _ => self.rewritten.remove(&key),
             };
         }
@@ -323,12 +324,12 @@ impl Committer {
 
     /// Answers the batches of a stored transaction once the copy has it.
     fn answer(&self, revision: i64, accepted: Vec<(Pending, DraftedBatch)>) {
-        let applied = self.applied.clone();
+        let (applied, versions) = (self.applied.clone(), self.keys.versions);
         tokio::spawn(async move {
             let arrived = reached(&applied, revision, Instant::now() + COMMIT_TIMEOUT).await;
             for (pending, batch) in accepted {
                 match &arrived {
-                    Ok(()) => pending.answer(proposal::results(batch, |place| sequence(revision, place))),
+                    Ok(()) => pending.answer(proposal::results(batch, |place| versions.sequence(revision, place))),
                     Err(error) => pending.fail(StoreError::OutcomeUnknown(error.to_string())),
                 }
             }
@@ -339,13 +340,13 @@ impl Committer {
     /// is answered; else the batch is proposed.
     fn confirm(&self, pending: Pending) {
         let (barrier, store, again) = (self.barrier.clone(), self.store.clone(), self.again.clone());
-        let applied = self.applied.clone();
+        let (applied, versions) = (self.applied.clone(), self.keys.versions);
         tokio::spawn(async move {
             if let Err(error) = barrier.pass().await {
                 return pending.fail(error);
             }
             let known = *applied.borrow();
-            let drafted = store.draft(vec![pending.batch.clone()], draft_limits(known)).await;
+            let drafted = store.draft(vec![pending.batch.clone()], draft_limits(versions, known)).await;
             match drafted.map(|draft| draft.results.into_iter().next()) {
                 Ok(Some(Ok(batch))) if batch.has_changes => match again.upgrade() {
                     Some(again) => drop(again.send(pending)),

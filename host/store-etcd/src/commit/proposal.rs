@@ -14,7 +14,7 @@ use crate::{
     client::Transaction,
     keys::Keys,
     placement::Fence,
-    record::{HeadRecord, ResourceRecord, revision, unversioned},
+    record::{HeadRecord, ResourceRecord, unversioned},
 };
 
 /// Operations of a transaction besides those of its batches: the head and the server's own key.
@@ -54,7 +54,7 @@ impl Proposal<'_> {
             let expected = match (sequence, self.rewritten.get(&key)) {
                 (None, _) => 0,
                 (Some(sequence), Some((known, revision))) if known == sequence => *revision,
-                (Some(sequence), _) => revision(*sequence),
+                (Some(sequence), _) => self.keys.versions.revision(*sequence),
             };
             transaction.expect_revision(key.clone(), expected);
             transaction.tell_if_refused(key, true);

@@ -9,7 +9,7 @@ use prost::Message;
 use crate::{
     client::{Event, WatchResponse, event::EventType},
     keys::{Key, Keys},
-    record::{HeadRecord, ResourceRecord, sequence},
+    record::{HeadRecord, ResourceRecord},
 };
 
 /// Change of one key that is content.
@@ -21,17 +21,26 @@ enum Found {
 /// Answers of a watch, cut into revisions.
 pub(super) struct Revisions {
     keys: Keys,
+    /// Whether a plan has changed since the last look.
+    plans_changed: bool,
     /// Events of the last revision, which may be incomplete.
     pending: Vec<Event>,
 }
 
 impl Revisions {
     pub(super) fn new(keys: Keys) -> Self {
-        Self { keys, pending: Vec::new() }
+        Self { keys, plans_changed: false, pending: Vec::new() }
+    }
+
+    /// Returns whether a plan of a plugin, or a report about it, has changed since the last call.
+    pub(super) fn take_plans_changed(&mut self) -> bool {
+        std::mem::take(&mut self.plans_changed)
     }
 
     /// Adds an answer. Returns the complete revisions, with the number of the last; `None` without a complete one.
     pub(super) fn add(&mut self, answer: WatchResponse) -> Option<(Vec<FollowedCommit>, i64)> {
+        let is_plan = |event: &Event| event.kv.as_ref().is_some_and(|kv| self.keys.parse(&kv.key) == Key::Plan);
+        self.plans_changed |= answer.events.iter().any(is_plan);
         self.pending.extend(answer.events);
         let last = self.pending.last().map(revision)?;
         let complete = match answer.fragment {
@@ -62,14 +71,15 @@ impl Revisions {
                     }
                 },
                 Key::Resource(id) => found.push(Found::Delete(id)),
-                Key::Head | Key::Other => {}
+                Key::Head | Key::Plan | Key::Other => {}
             }
         }
+        let versions = self.keys.versions;
         // A deletion by another program has no place in the head, and comes last.
         let mut places = head.deletion_places.into_iter();
         let change = |found| match found {
             Found::Put(record) => {
-                let (sequence, deletion) = (record.sequence(revision), record.deletion(revision));
+                let (sequence, deletion) = (record.sequence(versions, revision), record.deletion(versions, revision));
                 let is_rewrite = record.kept_sequence > 0;
                 let resource = Box::new(record.resource?);
                 Some(match is_rewrite {
@@ -77,9 +87,10 @@ impl Revisions {
                     false => FollowedChange::Put { sequence, deletion, resource },
                 })
             }
-            Found::Delete(id) => {
-                Some(FollowedChange::Delete { sequence: sequence(revision, places.next().unwrap_or(0xff)), id })
-            }
+            Found::Delete(id) => Some(FollowedChange::Delete {
+                sequence: versions.sequence(revision, places.next().unwrap_or(0xff)),
+                id,
+            }),
         };
         let mut changes: Vec<_> = found.into_iter().filter_map(change).collect();
         changes.sort_by_key(|change| match change {

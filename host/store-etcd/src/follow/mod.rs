@@ -72,6 +72,8 @@ pub(crate) struct Follower {
     /// Revision of the copy.
     pub(crate) applied: watch::Sender<i64>,
     pub(crate) health: watch::Sender<Health>,
+    /// Counts the changes of plans.
+    pub(crate) plans: watch::Sender<u64>,
 }
 
 impl Follower {
@@ -118,6 +120,8 @@ impl Follower {
         }
         let mut stream = open(&self.client, &self.keys, applied).await?;
         let mut revisions = Revisions::new(self.keys.clone());
+        // Plans may have changed while there was no watch, and the copy does not have them.
+        self.plans.send_modify(|changes| *changes += 1);
         loop {
             let message = tokio::select! {
                 message = stream.message() => message,
@@ -131,6 +135,9 @@ impl Follower {
             self.note_away(None);
             if let Some((commits, revision)) = revisions.add(answer) {
                 self.apply(commits, revision).await?;
+            }
+            if revisions.take_plans_changed() {
+                self.plans.send_modify(|changes| *changes += 1);
             }
         }
     }

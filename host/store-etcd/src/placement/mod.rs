@@ -16,6 +16,7 @@
 //! Three small calls of etcd in each round ([`ROUND`]) of each server, however many names there are.
 
 mod choice;
+mod members;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -26,11 +27,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mortise_store::MemberInfo;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::{Notify, watch};
 
-use self::{choice::preferred, session::Session};
+use self::{choice::preferred, members::MemberRecord, session::Session};
 use crate::{
     client::{Client, Fault, KeyValue, RangeRequest, Transaction},
     keys::{Keys, range_end},
@@ -42,14 +44,6 @@ pub(crate) const LEASE_SECONDS: i64 = 3;
 pub(crate) const ROUND: Duration = Duration::from_millis(500);
 /// Time after which a server takes free work that another one is preferred for.
 const FREE_GRACE: Duration = Duration::from_secs(2);
-
-/// Value of a member's key.
-#[derive(Clone, PartialEq, Message)]
-struct MemberRecord {
-    /// Names of the work that the server could do.
-    #[prost(string, repeated, tag = "1")]
-    names: Vec<String>,
-}
 
 /// Condition of a commit: the key of a name still is the one that this server made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +65,12 @@ struct Wanted {
 /// State of a server's placement.
 struct State {
     wanted: BTreeMap<String, Wanted>,
+    /// Servers that ran at the last round.
+    servers: Vec<String>,
     /// Moment at which this server must have given up everything.
     alive_until: Option<Instant>,
+    /// Facts about this server, once its ports are open.
+    info: Option<MemberInfo>,
 }
 
 /// Work of this server.
@@ -84,17 +82,35 @@ pub(crate) struct Placements {
     state: Arc<Mutex<State>>,
     changed: Arc<Notify>,
     stopped: watch::Sender<bool>,
+    /// Counted up when a server comes or goes.
+    servers_changed: watch::Sender<u64>,
+    /// Revision of the copy.
+    applied: watch::Receiver<i64>,
 }
 
 impl Placements {
-    pub(crate) fn new(client: Arc<Client>, keys: Keys, server: &str) -> Self {
+    /// Makes the work of a server. `servers_changed` is counted up when a server comes or goes.
+    pub(crate) fn new(
+        client: Arc<Client>,
+        keys: Keys,
+        server: &str,
+        servers_changed: watch::Sender<u64>,
+        applied: watch::Receiver<i64>,
+    ) -> Self {
         Self {
             client,
             keys,
             server: server.into(),
-            state: Arc::new(Mutex::new(State { wanted: BTreeMap::new(), alive_until: None })),
+            state: Arc::new(Mutex::new(State {
+                wanted: BTreeMap::new(),
+                servers: Vec::new(),
+                alive_until: None,
+                info: None,
+            })),
             changed: Arc::default(),
             stopped: watch::Sender::new(false),
+            servers_changed,
+            applied,
         }
     }
 
@@ -110,6 +126,26 @@ impl Placements {
         drop(state);
         self.changed.notify_one();
         receiver
+    }
+
+    /// Tells the other servers about this one.
+    pub(crate) fn introduce(&self, info: MemberInfo) {
+        self.state.lock().info = Some(info);
+        self.changed.notify_one();
+    }
+
+    /// Returns the name of this server.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Returns the servers that run, as of the last round; empty without a lease of this server.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        let state = self.state.lock();
+        match state.alive_until.is_some_and(|until| Instant::now() < until) {
+            true => state.servers.clone(),
+            false => Vec::new(),
+        }
     }
 
     /// Returns the condition of commits of a name; `None` while this server does not hold it.
@@ -178,17 +214,24 @@ impl Placements {
         };
         let current = session.insert(current);
         self.state.lock().alive_until = Some(current.alive_until());
-        if current.names.as_ref() != Some(&names) {
-            let record = MemberRecord { names: names.clone() };
+        let info = self.state.lock().info.clone();
+        let record = MemberRecord::new(names, info, *self.applied.borrow());
+        if current.is_report_due(&record) {
             let mut joining = Transaction::default();
             joining.put_leased(self.keys.member(&self.server), record.encode_to_vec(), current.id());
             self.client.txn(joining.into_request()).await?;
-            current.names = Some(names);
+            current.reported(record);
         }
         let members = self.list(self.keys.members()).await?;
         let members: Vec<_> = members.iter().filter_map(|kv| self.member(kv)).collect();
+        let members: Vec<_> = members.into_iter().map(|(server, record)| (server, record.names)).collect();
         let placed = self.list(self.keys.placements()).await?;
         metrics::gauge!("mortise_etcd_members").set(members.len() as f64);
+        let servers: Vec<_> = members.iter().map(|(server, _)| server.clone()).collect();
+        let changed = std::mem::replace(&mut self.state.lock().servers, servers.clone()) != servers;
+        if changed {
+            self.servers_changed.send_modify(|changes| *changes += 1);
+        }
         self.settle(current.id(), &members, &placed).await
     }
 
@@ -260,9 +303,9 @@ impl Placements {
         }
     }
 
-    fn member(&self, kv: &KeyValue) -> Option<(String, Vec<String>)> {
+    fn member(&self, kv: &KeyValue) -> Option<(String, MemberRecord)> {
         let server = self.keys.member_of(&kv.key)?;
-        Some((server, MemberRecord::decode(&*kv.value).ok()?.names))
+        Some((server, MemberRecord::decode(&*kv.value).ok()?))
     }
 
     async fn list(&self, prefix: Vec<u8>) -> Result<Vec<KeyValue>, Fault> {

@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use super::{LEASE_SECONDS, ROUND};
+use super::{
+    LEASE_SECONDS, ROUND,
+    members::{MemberRecord, REPORT_PAUSE},
+};
 use crate::client::{Client, Fault};
 
 /// A lease that is renewed in each round.
 pub(super) struct Session {
     id: i64,
     renewed: Instant,
-    /// Names in the member's key.
-    pub(super) names: Option<Vec<String>>,
+    /// Value of the member's key, and its time.
+    reported: Option<(MemberRecord, Instant)>,
 }
 
 impl Session {
@@ -18,7 +21,19 @@ impl Session {
     pub(super) async fn begin(client: &Client) -> Result<Self, Fault> {
         let begun = Instant::now();
         let id = client.grant_lease(LEASE_SECONDS).await?;
-        Ok(Self { id, renewed: begun, names: None })
+        Ok(Self { id, renewed: begun, reported: None })
+    }
+
+    /// Returns whether a report shall be written: it tells something new, or the last one is old.
+    pub(super) fn is_report_due(&self, next: &MemberRecord) -> bool {
+        self.reported
+            .as_ref()
+            .is_none_or(|(last, at)| next.tells_more_than(last) || (next != last && at.elapsed() >= REPORT_PAUSE))
+    }
+
+    /// Notes what was written.
+    pub(super) fn reported(&mut self, record: MemberRecord) {
+        self.reported = Some((record, Instant::now()));
     }
 
     pub(super) fn id(&self) -> i64 {

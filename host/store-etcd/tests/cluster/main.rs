@@ -12,6 +12,7 @@
 
 mod etcd;
 mod faults;
+mod plans;
 mod proxy;
 mod servers;
 

@@ -18,14 +18,14 @@ use mortise_store_etcd::EtcdBackend;
 use crate::{copy_in, etcd};
 
 /// Servers over one prefix, each with a copy of its own.
-struct Servers {
-    servers: Vec<Arc<EtcdBackend>>,
+pub(crate) struct Servers {
+    pub(crate) servers: Vec<Arc<EtcdBackend>>,
     prefix: String,
     dir: tempfile::TempDir,
 }
 
 impl Servers {
-    async fn start(count: usize) -> Option<Self> {
+    pub(crate) async fn start(count: usize) -> Option<Self> {
         let mut started = Self { servers: Vec::new(), prefix: etcd::prefix(), dir: tempfile::tempdir().unwrap() };
         for _ in 0..count {
             let another = started.open(started.servers.len()).await?;

@@ -33,6 +33,8 @@ mod copies;
 pub mod error;
 #[path = "../../../../host/store/src/ids.rs"]
 mod ids;
+#[path = "../../../../host/store/src/members.rs"]
+mod members;
 #[path = "../../../../host/store/src/quota.rs"]
 pub mod quota;
 #[path = "../../../../host/store/src/referrers.rs"]
