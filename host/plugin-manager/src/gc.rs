@@ -127,6 +127,9 @@ impl ManagerState {
             self.forget(&name).await;
         }
         if !self.starting {
+            if let Err(error) = self.resources.refresh().await {
+                tracing::warn!(%error, "the resources of plugins cannot be read");
+            }
             let records = self.plugins.iter().map(|(name, managed)| (name.as_str(), &managed.record));
             // A fault is in the log.
             let _ = self.resources.put_logged(records).await;

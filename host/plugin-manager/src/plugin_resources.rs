@@ -5,7 +5,10 @@
 //! Where several servers share a store, each has its memory in files ([`OwnRecords`]), and the resource is common: every
 //! server has a status of its own in it, `mortise/SERVER`, and `mortise` is that of the server that is worst off.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use mortise_resource::{
     data,
@@ -64,6 +67,8 @@ pub(crate) struct PluginResources {
 struct Own {
     shared: Shared,
     records: OwnRecords,
+    /// Plugins whose data has changed here, and is not in the store yet.
+    unwritten: BTreeSet<String>,
 }
 
 impl Own {
@@ -92,17 +97,20 @@ impl PluginResources {
         let own = shared.map(|shared| {
             let path = shared.records.clone();
             let records = OwnRecords::open(path.clone()).map_err(|source| StartError::Records { path, source })?;
-            Ok::<_, StartError>(Own { shared, records })
+            Ok::<_, StartError>(Own { shared, records, unwritten: BTreeSet::new() })
         });
-        let written = Self::read(&backend).await?;
+        let written = Self::read(&backend, Consistency::Consistent).await?;
         Ok(Self { backend, written, is_fault_logged: false, own: own.transpose()? })
     }
 
-    async fn read(backend: &Arc<dyn Backend>) -> Result<BTreeMap<String, pb::Resource>, StoreError> {
+    async fn read(
+        backend: &Arc<dyn Backend>,
+        consistency: Consistency,
+    ) -> Result<BTreeMap<String, pb::Resource>, StoreError> {
         let any = || WILDCARD.to_owned();
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
         let query = Query { type_key: TypeKey::from(&types::plugin().to_pb()), tenancy, name_prefix: String::new() };
-        let stored = backend.list(Consistency::Consistent, &query).await?;
+        let stored = backend.list(consistency, &query).await?;
         let named = |r: pb::Resource| (r.id.as_ref().map(|id| id.name.clone()).unwrap_or_default(), r);
         Ok(stored.into_iter().map(named).collect())
     }
@@ -163,8 +171,9 @@ impl PluginResources {
             if let Some(own) = &mut self.own {
                 let path = || own.shared.records.join(name);
                 let fault = |source| StoreError::Io { path: path(), action: "write", source };
-                let written = own.records.put(name, record).map_err(fault);
-                written?;
+                if own.records.put(name, record).map_err(fault)? {
+                    own.unwritten.insert(name.to_owned());
+                }
             }
             if self.changed_resource(name, record).is_some() {
                 changed.push((name, record));
@@ -179,16 +188,31 @@ impl PluginResources {
             let mutations = resources.into_iter().map(|r| Mutation::Put(Box::new(r))).collect();
             match self.backend.commit(Batch::new(mutations)).await {
                 Ok(stored) => {
+                    if let Some(own) = &mut self.own {
+                        let written = changed.iter().filter(|(_, record)| !is_behind(record));
+                        written.for_each(|(name, _)| drop(own.unwritten.remove(*name)));
+                    }
                     for resource in stored.into_iter().flatten() {
                         self.written.insert(resource.id().name.to_owned(), resource.decode()?);
                     }
                     break;
                 }
                 Err(StoreError::CasFailure { .. } | StoreError::WrongUid) if attempt < WRITE_ATTEMPTS => {
-                    self.written = Self::read(&self.backend).await?;
+                    self.written = Self::read(&self.backend, Consistency::Consistent).await?;
                 }
                 Err(e) => return Err(e),
             }
+        }
+        Ok(())
+    }
+
+    /// Reads what other servers have made of the resources meanwhile, from this server's copy.
+    ///
+    /// # Errors
+    /// Faults of the store.
+    pub(crate) async fn refresh(&mut self) -> Result<(), StoreError> {
+        if self.own.is_some() {
+            self.written = Self::read(&self.backend, Consistency::Eventual).await?;
         }
         Ok(())
     }
@@ -205,7 +229,9 @@ impl PluginResources {
     pub(crate) async fn leave(&mut self, name: &str) -> Result<bool, StoreError> {
         let Some(own) = &mut self.own else { return Ok(false) };
         for attempt in 1.. {
-            let Some(mut resource) = Self::read(&self.backend).await?.remove(name) else { return Ok(false) };
+            let Some(mut resource) = Self::read(&self.backend, Consistency::Consistent).await?.remove(name) else {
+                return Ok(false);
+            };
             resource.status.remove(&own.status_key());
             own.remove_gone(&mut resource.status);
             let rest = resource.status.iter().filter(|(key, _)| key.starts_with(SERVER_STATUS_PREFIX));
@@ -229,11 +255,24 @@ impl PluginResources {
         let stored = self.written.get(name);
         let own_key = self.own.as_ref().map(Own::status_key);
         let key = own_key.as_deref().unwrap_or(STATUS_KEY);
-        // The data is about what serves, so a server that could not load it leaves the data to others.
-        let leaves_data = own_key.is_some() && stored.is_some() && is_behind(record);
+        // The data is about what serves: that of the last change, on any server that could load it.
+        let leaves_data = self
+            .own
+            .as_ref()
+            .is_some_and(|own| stored.is_some() && (is_behind(record) || !own.unwritten.contains(name)));
         let same_data = leaves_data || stored.and_then(|r| r.data.as_ref()).is_some_and(|any| any.value == value);
-        let same_status = stored.and_then(|r| r.status.get(key)).is_some_and(|s| s.conditions == conditions);
-        if same_data && same_status {
+        let has = |key: &str, conditions: &[Condition]| {
+            stored.and_then(|r| r.status.get(key)).is_some_and(|s| s.conditions == conditions)
+        };
+        let of_all = self.own.as_ref().map(|own| {
+            let mut others = stored.map(|stored| stored.status.clone()).unwrap_or_default();
+            own.remove_gone(&mut others);
+            let is_complete = stored.is_some_and(|stored| stored.status.len() == others.len());
+            let of_all = conditions.iter().map(|condition| cut_message(of_all(condition, key, &others)));
+            (of_all.collect::<Vec<_>>(), is_complete)
+        });
+        let same_of_all = of_all.as_ref().is_none_or(|(of_all, is_complete)| *is_complete && has(STATUS_KEY, of_all));
+        if same_data && has(key, &conditions) && same_of_all {
             return None;
         }
         let mut resource = stored.cloned().unwrap_or_else(|| pb::Resource {
@@ -255,11 +294,12 @@ impl PluginResources {
             conditions,
             updated_at: Some(now()),
         };
-        if let Some(own) = &self.own {
+        if let (Some(own), Some((of_all, _))) = (&self.own, of_all) {
             own.remove_gone(&mut resource.status);
-            resource.status.insert(own.status_key(), status(conditions.clone()));
-            let of_all = conditions.iter().map(|condition| cut_message(of_all(condition, key, &resource.status)));
-            resource.status.insert(STATUS_KEY.into(), status(of_all.collect()));
+            if !has(key, &conditions) {
+                resource.status.insert(key.to_owned(), status(conditions));
+            }
+            resource.status.insert(STATUS_KEY.into(), status(of_all));
         } else {
             // A store that several servers shared before.
             resource.status.retain(|key, _| !key.starts_with(SERVER_STATUS_PREFIX));

@@ -65,16 +65,18 @@ impl OwnRecords {
         self.written.contains_key(name)
     }
 
-    /// Writes a record durably, if it has changed.
-    pub(crate) fn put(&mut self, name: &str, record: &PluginRecord) -> io::Result<()> {
-        if self.written.get(name) == Some(record) {
-            return Ok(());
+    /// Writes a record durably, if it has changed. Returns whether its data has.
+    pub(crate) fn put(&mut self, name: &str, record: &PluginRecord) -> io::Result<bool> {
+        let earlier = self.written.get(name);
+        let is_new_data = earlier.is_none_or(|earlier| earlier.data != record.data);
+        if earlier == Some(record) {
+            return Ok(false);
         }
         let PluginRecord { data, loaded, healthy } = record.clone();
         let file = RecordFile { data: Some(data), loaded: Some(loaded), healthy: Some(healthy) };
         folder::write_durably(&self.dir, name, &file.encode_to_vec())?;
         self.written.insert(name.to_owned(), record.clone());
-        Ok(())
+        Ok(is_new_data)
     }
 
     /// Removes a record.
@@ -127,8 +129,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plugins");
         let mut records = OwnRecords::open(path.clone()).unwrap();
-        records.put("a", &record("1")).unwrap();
-        records.put("a", &record("2")).unwrap();
+        assert!(records.put("a", &record("1")).unwrap());
+        assert!(!records.put("a", &record("1")).unwrap());
+        assert!(records.put("a", &record("2")).unwrap());
         records.put("b", &record("3")).unwrap();
         records.put("gone", &record("4")).unwrap();
         records.forget("gone");
