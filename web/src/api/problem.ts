@@ -72,6 +72,9 @@ export async function problemOf(response: Response): Promise<Problem> {
     const isText = (response.headers.get("content-type") ?? "").startsWith("text/plain");
     if (isText && text.trim()) body = { detail: text.trim().slice(0, 2000) };
   }
+  if ([502, 503, 504].includes(response.status) && !body.detail) {
+    return new Problem(response.status, { title: "The server does not answer" }, `Something in front of it answered ${response.status}.`);
+  }
   return new Problem(response.status, body, `The server answered ${response.status}`);
 }
 
