@@ -18,7 +18,6 @@ export default async function session({ step, open, binary, work, folder }) {
       const secret = (await import("node:fs")).readFileSync(token, "utf8").trim();
       proxy = await startProxy(folder, () => guarded.http, { withSessions: true });
       const page = await open("/ui/", { base: proxy.url });
-      await page.getByRole("button", { name: "Sign in with a token" }).first().click();
       await page.getByLabel("Token").fill("no-such-token");
       await page.getByRole("button", { name: "Sign in" }).click();
       await sees(page, "does not know this token");

@@ -22,7 +22,7 @@ export function span(seconds: number): string {
 }
 
 /** Time since a timestamp. */
-export function age(timestamp: string | undefined, now = Date.now()): string {
+export function age(timestamp: string | undefined, now: number): string {
   if (!timestamp) return "";
   const then = Date.parse(timestamp);
   return Number.isNaN(then) ? "" : span(Math.max(1, (now - then) / 1000));

@@ -78,7 +78,7 @@ function hint(schema: Schema): string {
   return "";
 }
 
-/** The value with which a field begins when it is added. */
+/** The value with which a field or an entry begins when it is added. */
 export function emptyValue(shape: Shape): Json {
   switch (shape.kind) {
     case "object":
@@ -87,12 +87,14 @@ export function emptyValue(shape: Shape): Json {
     case "list":
       return [];
     case "boolean":
-      return true;
+      return false;
     case "integer":
     case "number":
       return 0;
     case "json":
       return {};
+    case "enum":
+      return shape.names[0] ?? "";
     default:
       return "";
   }

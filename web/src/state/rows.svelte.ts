@@ -6,6 +6,7 @@ import type { Change } from "../api/watch";
 import { age, cell } from "../lib/format";
 import { segments, valueAt } from "../lib/path";
 import type { Column, GridRow } from "../parts/Grid.svelte";
+import { clock } from "./clock.svelte";
 import { href } from "./router.svelte";
 
 /** A row is marked for this time after a change. */
@@ -39,7 +40,7 @@ export class Rows {
       { name: "Name", text: (row) => row.name, width: "minmax(150px, 1.6fr)" },
       ...(withPlace ? [{ name: "Place", text: (row: GridRow) => placeText(row as ListRow, type), width: "minmax(90px, 1fr)" }] : []),
       ...paths.map((column, at) => ({ name: column.name, text: (row: GridRow) => cell(row.cells[at]) })),
-      { name: "Age", text: (row) => age((row as ListRow).created), width: "84px" },
+      { name: "Age", text: (row) => age((row as ListRow).created, clock.now), width: "84px" },
     ];
   }
 

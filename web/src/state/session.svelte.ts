@@ -13,6 +13,7 @@ type Phase = "starting" | "in" | "out";
 let phase = $state<Phase>("starting");
 let accessor = $state("");
 let signedIn = $state(false);
+let isOffered = false;
 /** The reason for the sign-in page, after a token has ended. */
 let hasEnded = $state(false);
 /** Grows with each change of the caller: pages begin again. */
@@ -42,6 +43,7 @@ export async function startSession(): Promise<void> {
     const answer = await getJson<Answer>("/v1/session");
     accessor = answer.accessor_id ?? "";
     signedIn = answer.signed_in ?? false;
+    isOffered = true;
     phase = "in";
   } catch (error) {
     phase = asProblem(error).isSignedOut ? "out" : "in";
@@ -76,6 +78,11 @@ function leave(ended: boolean): void {
 
 export function askForSignIn(): void {
   leave(false);
+}
+
+/** A caller without any right needs a token, if the server takes one. */
+export function withoutRights(): void {
+  if (isOffered && !signedIn && phase === "in") leave(false);
 }
 
 export function tokenEnded(): void {

@@ -3,6 +3,7 @@
 import { getJson } from "../api/http";
 import type { DescribedType, ResourceType } from "../api/model";
 import { asProblem, type Problem } from "../api/problem";
+import { withoutRights } from "./session.svelte";
 
 let all = $state.raw<ResourceType[]>([]);
 let problem = $state.raw<Problem | undefined>();
@@ -31,6 +32,7 @@ export async function readTypes(): Promise<void> {
   } catch (error) {
     problem = asProblem(error);
     if (problem.isDenied || problem.isSignedOut) all = [];
+    if (problem.isDenied) withoutRights();
   }
   isRead = true;
 }
