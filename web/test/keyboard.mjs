@@ -8,9 +8,9 @@ export default async function keyboard({ step, open }) {
     await page.locator('[data-tile="health"]').waitFor();
     await page.keyboard.press(":");
     await page.getByRole("combobox", { name: "Page, type" }).waitFor();
-    await page.getByRole("option").first().waitFor();
+    await page.getByRole("dialog").getByRole("option").first().waitFor();
     await page.keyboard.type("demo.v2.artist");
-    await page.getByRole("option", { name: "demo.v2.Artist" }).first().waitFor();
+    await page.getByRole("dialog").getByRole("option", { name: "demo.v2.Artist" }).first().waitFor();
     await page.keyboard.press("Enter");
     await page.getByRole("grid").waitFor();
     await isLive(page);

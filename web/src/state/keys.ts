@@ -8,7 +8,8 @@ export interface KeyAction {
   act: () => void;
 }
 
-let actions = $state.raw<KeyAction[]>([]);
+/** A plain list: it is read at the press of a key, and when the help opens. */
+let actions: KeyAction[] = [];
 
 export const keys = {
   get actions(): KeyAction[] {
