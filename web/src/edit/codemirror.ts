@@ -1,6 +1,7 @@
 // CodeMirror, in a chunk of its own. It stands in a shadow root: there its styles are constructed sheets, which the policy of the page
 // allows, and not style elements, which it forbids.
 
+import { autocompletion, completionKeymap, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, defaultHighlightStyle, HighlightStyle, indentUnit, syntaxHighlighting } from "@codemirror/language";
@@ -8,6 +9,9 @@ import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+
+import type { Schema } from "../api/model";
+import { offersAt } from "./complete";
 
 export interface LineFinding {
   line: number;
@@ -35,6 +39,10 @@ const look = EditorView.theme({
     background: "color-mix(in srgb, var(--focus) 30%, transparent)",
   },
   ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--text)", border: "1px solid var(--line-strong)" },
+  ".cm-tooltip-autocomplete > ul": { fontFamily: "var(--mono)" },
+  ".cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--accent-ground)", color: "var(--text)" },
+  ".cm-completionDetail": { color: "var(--muted)" },
+  ".cm-tooltip.cm-completionInfo": { maxWidth: "320px", whiteSpace: "pre-line" },
   ".cm-diagnostic-error": { borderLeftColor: "var(--bad)" },
   ".cm-diagnostic-warning": { borderLeftColor: "var(--warn)" },
 });
@@ -46,8 +54,36 @@ const colours = HighlightStyle.define([
   { tag: tags.comment, color: "var(--muted)" },
 ]);
 
+/** Completion from a schema. JSON has quotes and braces in place of indentation, and gets no offers. */
+function completion(schema: Schema) {
+  return (context: CompletionContext): CompletionResult | null => {
+    const before = context.state.sliceDoc(0, context.pos);
+    if (before.trimStart().startsWith("{")) return null;
+    const found = offersAt(schema, before);
+    if (!found || (found.typed === 0 && !context.explicit && found.isKey)) return null;
+    const { offers, isKey, typed } = found;
+    return {
+      from: context.pos - typed,
+      options: offers.map(({ label, detail, info }) => ({
+        label,
+        detail,
+        type: isKey ? "property" : "enum",
+        ...(info && { info }),
+        apply: isKey ? `${label}: ` : label,
+      })),
+      validFor: /^[\w-]*$/,
+    };
+  };
+}
+
 /** Makes an editor in an element. Tab is not a key of it, and so remains the way out. */
-export function makeEditor(host: HTMLElement, text: string, label: string, changed: (text: string) => void): Editor {
+export function makeEditor(
+  host: HTMLElement,
+  schema: Schema,
+  text: string,
+  label: string,
+  changed: (text: string) => void,
+): Editor {
   const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
   const view = new EditorView({
     root,
@@ -64,7 +100,8 @@ export function makeEditor(host: HTMLElement, text: string, label: string, chang
         syntaxHighlighting(colours),
         syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
         lintGutter(),
-        keymap.of([...defaultKeymap, ...historyKeymap]),
+        autocompletion({ override: [completion(schema)], icons: false }),
+        keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap]),
         look,
         EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", autocapitalize: "off" }),
         EditorView.updateListener.of((update) => {
