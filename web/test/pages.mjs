@@ -54,7 +54,7 @@ export default async function pages(test) {
     await page.locator('[data-count="1"]').waitFor();
     await sees(page, "-l env=prod");
     await page.getByRole("textbox", { name: "Selector" }).fill("");
-    await page.getByRole("textbox", { name: "Filter of the server" }).fill("data.nonsense = 1");
+    await page.getByRole("combobox", { name: "Filter of the server" }).fill("data.nonsense = 1");
     await page.keyboard.press("Enter");
     await page.getByRole("alert").getByText("nonsense").first().waitFor();
   });

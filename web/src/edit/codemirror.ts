@@ -4,7 +4,7 @@
 import { autocompletion, completionKeymap, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { yaml } from "@codemirror/lang-yaml";
-import { bracketMatching, defaultHighlightStyle, HighlightStyle, indentUnit, syntaxHighlighting } from "@codemirror/language";
+import { bracketMatching, defaultHighlightStyle, HighlightStyle, indentService, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, keymap, lineNumbers } from "@codemirror/view";
@@ -54,6 +54,13 @@ const colours = HighlightStyle.define([
   { tag: tags.comment, color: "var(--muted)" },
 ]);
 
+/** A new line stands below the one before it; after a key without a value it is one step deeper. */
+const indentation = indentService.of((context, at) => {
+  const { text } = context.lineAt(at, -1);
+  const [before = ""] = /^\s*(?:- )*/.exec(text) ?? [];
+  return before.length + (/[:{[]\s*$/.test(text) ? 2 : 0);
+});
+
 /** Completion from a schema. JSON has quotes and braces in place of indentation, and gets no offers. */
 function completion(schema: Schema) {
   return (context: CompletionContext): CompletionResult | null => {
@@ -96,6 +103,7 @@ export function makeEditor(
         drawSelection(),
         bracketMatching(),
         indentUnit.of("  "),
+        indentation,
         yaml(),
         syntaxHighlighting(colours),
         syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
