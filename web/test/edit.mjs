@@ -46,10 +46,21 @@ export default async function edit({ step, open, mortise }) {
     await page.getByRole("button", { name: "YAML", exact: true }).click();
     const text = page.locator("[data-editor] .cm-content");
     await text.waitFor();
-    await text.fill("data:\n  name: Portishead\n  gonre: GENRE_POP\n");
+    // Lines are typed: the editor indents them.
+    const write = async (...lines) => {
+      await text.press("Control+a");
+      await page.keyboard.press("Delete");
+      for (const [at, line] of lines.entries()) {
+        if (at > 0) await page.keyboard.press("Enter");
+        await page.keyboard.type(line);
+      }
+    };
+    await write("data:", "name: Portishead", "gonre: GENRE_POP");
     await page.locator('[data-check="refused"]').waitFor();
     await page.locator("[data-editor] .cm-lint-marker-error").waitFor();
-    await text.fill("data:\n  name: Dummy\n  genre: GENRE_JAZZ\n");
+    await write("data:", "name: Dummy", "genre: GENRE_J");
+    await page.locator("[data-editor]").getByRole("option", { name: "GENRE_JAZZ" }).waitFor();
+    await page.keyboard.press("Enter");
     await page.locator('[data-check="passed"]').waitFor();
     await page.getByRole("button", { name: "Form", exact: true }).click();
     assert.equal(await page.locator('[data-field="name"] input').inputValue(), "Dummy");
@@ -86,7 +97,7 @@ export default async function edit({ step, open, mortise }) {
 
   await step("edit: a deletion names the owned resources", async () => {
     await mortise.put("demo/v2/album", "dummy", {
-      owner: { type: { group: "demo", groupVersion: "v2", kind: "Artist" }, name: "portishead" },
+      owner: await mortise.id("demo/v2/artist", "portishead"),
       data: { title: "Dummy" },
     });
     const page = await open("/ui/r/demo.v2.Artist/portishead");

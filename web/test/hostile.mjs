@@ -8,11 +8,11 @@ const isNarrow = (page) => page.evaluate(() => document.documentElement.scrollWi
 
 export default async function hostile({ step, open, mortise }) {
   await mortise.put("demo/v2/artist", "hostile", {
-    data: { name: MARKUP, description: `${TURNED}\u0007 ${MARKUP}`, groupMembers: { [MARKUP]: TURNED, [TURNED]: "x".repeat(4000) } },
+    data: { name: `${TURNED}\u0007 ${MARKUP}`, groupMembers: { [MARKUP]: TURNED, [TURNED]: "x".repeat(4000) } },
     metadata: { note: MARKUP },
     meta: { labels: { k: TURNED }, tags: ["<b>bold</b>"] },
   });
-  await mortise.put("demo/v2/artist", "large", { data: { name: "Large", description: "word ".repeat(180_000) } });
+  await mortise.put("demo/v2/artist", "large", { data: { name: "Large", groupMembers: { story: "word ".repeat(180_000) } } });
 
   for (const width of [1440, 360]) {
     await step(`hostile: values are texts at ${width} px`, async () => {

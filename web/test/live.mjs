@@ -16,14 +16,19 @@ export default async function live({ step, open, mortise }) {
   });
 
   await step("live: one stream for a page", async () => {
-    const page = await open("/ui/");
-    const streams = [];
-    page.on("request", (request) => request.url().includes("watch=") && streams.push(request.url()));
+    const page = await open("/ui/types");
+    const streams = new Set();
+    page.on("request", (request) => request.url().includes("watch=") && streams.add(request));
+    page.on("requestfailed", (request) => streams.delete(request));
+    page.on("requestfinished", (request) => streams.delete(request));
+    await page.getByRole("link", { name: "Overview" }).click();
     await isLive(page);
     await page.getByRole("link", { name: "Types" }).first().click();
     await page.getByRole("link", { name: "demo.v2.Artist", exact: true }).click();
     await isLive(page);
-    assert.equal(streams.length, 1);
+    await page.getByRole("link", { name: "korn" }).click();
+    await page.getByRole("region", { name: "About" }).waitFor();
+    assert.deepEqual([...streams].map((request) => request.url().includes("id.name")), [true]);
   });
 
   await step("live: the server restarts amid a watch, and the watch resumes", async () => {

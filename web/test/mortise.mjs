@@ -16,7 +16,7 @@ export class Mortise {
 
   async start() {
     const child = spawn(this.binary, [...this.args, "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"], {
-      env: environment(),
+      env: { ...environment(), MORTISE_DNS_ADDR: "127.0.0.1:0" },
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.child = child;
@@ -60,6 +60,11 @@ export class Mortise {
     const answer = await fetch(`http://${this.http}${path}`, { method, body: body && JSON.stringify(body), headers });
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
     return answer.status === 204 ? undefined : answer.json();
+  }
+
+  /** The id of a resource, as an owner. */
+  async id(kind, name) {
+    return (await this.request(`/api/${kind}/${name}`)).id;
   }
 
   put(kind, name, body, query = "") {

@@ -9,7 +9,7 @@ export async function prepare({ mortise }) {
   });
   await mortise.put("demo/v2/artist", "abba", { data: { name: "ABBA" } });
   await mortise.put("demo/v2/album", "issues", {
-    owner: { type: { group: "demo", groupVersion: "v2", kind: "Artist" }, name: "korn" },
+    owner: await mortise.id("demo/v2/artist", "korn"),
     data: { title: "Issues", yearOfRelease: 1999 },
   });
   const workload = (host) => ({ data: { addresses: [{ host }], ports: [{ name: "http", port: 8080 }] }, metadata: { app: "web" } });
@@ -93,13 +93,17 @@ export default async function pages(test) {
   await step("pages: query with its plan", async () => {
     const page = await open("/ui/query");
     await page.getByLabel("Type").selectOption("demo.v2.Artist");
-    await page.locator("[data-filter]").fill('data.genre = "GENRE_METAL"');
+    await page.locator("[data-filter]").fill("data.gen");
+    await page.getByRole("option", { name: "data.genre" }).waitFor();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.keyboard.type(' = "GENRE_METAL"');
     await page.getByRole("button", { name: "Ask" }).click();
     await page.getByRole("region", { name: "Answer" }).getByRole("link", { name: "korn" }).waitFor();
     await page.getByRole("region", { name: "Plan" }).locator("dt").first().waitFor();
     assert.ok(new URL(page.url()).searchParams.get("filter"), "the question is in the address");
     await page.locator("[data-filter]").fill("data.genre =");
-    await page.getByRole("button", { name: "Ask" }).click();
+    await page.keyboard.press("Enter");
     await page.getByRole("alert").waitFor();
   });
 
@@ -120,10 +124,10 @@ export default async function pages(test) {
     const page = await open("/ui/r/demo.v2.Artist");
     await page.getByRole("link", { name: "korn" }).waitFor();
     await page.getByRole("option", { name: "blue" }).waitFor({ state: "attached" });
-    await page.getByLabel("Namespace").selectOption("blue");
+    await page.getByRole("combobox", { name: "Namespace" }).selectOption("blue");
     await page.getByRole("link", { name: "miles" }).waitFor();
     await page.getByRole("link", { name: "korn" }).waitFor({ state: "detached" });
-    await page.getByLabel("Namespace").selectOption("*");
+    await page.getByRole("combobox", { name: "Namespace" }).selectOption("*");
     await page.getByRole("link", { name: "korn" }).waitFor();
     await page.getByRole("link", { name: "miles" }).click();
     await page.getByRole("region", { name: "About" }).getByText("default / blue").waitFor();

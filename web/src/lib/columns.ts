@@ -6,7 +6,7 @@ import { shapeOf } from "./schema";
 const MOST = 4;
 
 export function columnsOf(type: DescribedType): { name: string; path: string }[] {
-  if (type.printerColumns.length > 0) return type.printerColumns;
+  if (type.printerColumns.length > 0) return type.printerColumns.map(({ name, path }) => ({ name: calm(name), path }));
   const shape = shapeOf(type.schema, type.schema);
   if (shape.kind !== "object") return [];
   const plain = shape.properties.filter(([, field]) => {
@@ -14,6 +14,11 @@ export function columnsOf(type: DescribedType): { name: string; path: string }[]
     return ["text", "enum", "boolean", "integer", "number"].includes(of.kind) && !(of.kind === "text" && of.hint === "base64");
   });
   return plain.slice(0, MOST).map(([name]) => ({ name: title(name), path: `data.${name}` }));
+}
+
+/** Plugins write names of columns in capitals, for terminals. */
+function calm(name: string): string {
+  return name === name.toUpperCase() ? name.charAt(0) + name.slice(1).toLowerCase() : name;
 }
 
 function title(name: string): string {

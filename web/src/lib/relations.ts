@@ -7,6 +7,8 @@ export interface Relation {
   type: ResourceType;
   resource: Resource;
   by: "owner" | "owner reference" | "reference";
+  /** The field of a reference. */
+  field: string;
 }
 
 export interface Found {
@@ -30,21 +32,35 @@ function place(type: ResourceType, of: Id): Place {
   return { partition: any(at.partition), namespace: type.scope === "namespace" && of.tenancy?.namespace ? at.namespace : "*" };
 }
 
-async function of(type: ResourceType, target: Resource, all: ResourceType[], signal: AbortSignal): Promise<[Relation[], boolean]> {
+/** The filter for dependents. References name any version of a type, so the version is not compared. */
+function filterOf({ id }: Resource): string {
+  const [name, group, kind] = [id.name, id.type?.group ?? "", id.type?.kind ?? ""].map(quoted);
+  const owned = `owner.name = ${name} AND owner.type.group = ${group} AND owner.type.kind = ${kind}`;
+  return `${owned} OR references CONTAINS (name = ${name} AND group = ${group} AND kind = ${kind})`;
+}
+
+function isOf(id: Id, { partition, namespace }: { partition?: string; namespace?: string }): boolean {
+  return (id.tenancy?.partition ?? "") === (partition ?? "") && (id.tenancy?.namespace ?? "") === (namespace ?? "");
+}
+
+function relationsOf(type: ResourceType, target: Resource, resource: Resource): Relation[] {
   const { id } = target;
-  const kind = all.find((one) => one.group === id.type?.group && one.groupVersion === id.type.groupVersion && one.kind === id.type.kind);
-  const name = quoted(id.name);
-  const filter = `owner.name = ${name} AND owner.type.kind = ${quoted(id.type?.kind ?? "")} AND owner.type.group = ${quoted(id.type?.group ?? "")}`;
-  const byReference = `meta.owner_references CONTAINS (name = ${name} AND kind = ${quoted(`${id.type?.group ?? ""}/${kind?.kind ?? id.type?.kind ?? ""}`)})`;
-  const asked = { fields: "owner,version", pageSize: PAGE };
-  const at = place(type, id);
-  const owned = await search(type, at, { ...asked, filter }, signal);
-  const referring = await search(type, at, { ...asked, filter: byReference }, signal);
-  const relations: Relation[] = [
-    ...owned.resources.map((resource): Relation => ({ type, resource, by: "owner" })),
-    ...referring.resources.map((resource): Relation => ({ type, resource, by: "owner reference" })),
-  ];
-  return [relations, Boolean(owned.nextPageToken || referring.nextPageToken)];
+  const found: Relation[] = [];
+  const owner = resource.owner;
+  if (owner?.name === id.name && owner.type?.kind === id.type?.kind && isOf(id, owner.tenancy ?? {})) {
+    found.push({ type, resource, by: "owner", field: "" });
+  }
+  for (const record of resource.references ?? []) {
+    if (record.name !== id.name || record.kind !== id.type?.kind || !isOf(id, record)) continue;
+    found.push({ type, resource, by: record.field ? "reference" : "owner reference", field: record.field ?? "" });
+  }
+  return found;
+}
+
+async function of(type: ResourceType, target: Resource, signal: AbortSignal): Promise<[Relation[], boolean]> {
+  const asked = { filter: filterOf(target), fields: "owner,references,version", pageSize: PAGE };
+  const page = await search(type, place(type, target.id), asked, signal);
+  return [page.resources.flatMap((resource) => relationsOf(type, target, resource)), Boolean(page.nextPageToken)];
 }
 
 /** Asks each type for dependents, a few at once. */
@@ -54,7 +70,7 @@ export async function dependents(target: Resource, types: ResourceType[], signal
   const ask = async () => {
     for (let type = waiting.shift(); type; type = waiting.shift()) {
       try {
-        const [relations, isCut] = await of(type, target, types, signal);
+        const [relations, isCut] = await of(type, target, signal);
         found.relations.push(...relations);
         found.isCut ||= isCut;
       } catch {
