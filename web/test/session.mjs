@@ -18,10 +18,10 @@ export default async function session({ step, open, binary, work, folder }) {
       const secret = (await import("node:fs")).readFileSync(token, "utf8").trim();
       proxy = await startProxy(folder, () => guarded.http, { withSessions: true });
       const page = await open("/ui/", { base: proxy.url });
-      await page.getByLabel("Token").fill("no-such-token");
+      await page.getByLabel("Token", { exact: true }).fill("no-such-token");
       await page.getByRole("button", { name: "Sign in" }).click();
       await sees(page, "does not know this token");
-      await page.getByLabel("Token").fill(secret);
+      await page.getByLabel("Token", { exact: true }).fill(secret);
       await page.getByRole("button", { name: "Sign in" }).click();
       await page.getByRole("button", { name: "Sign out" }).waitFor();
       await sees(page, "Permission denied");
