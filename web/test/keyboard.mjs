@@ -14,6 +14,7 @@ export default async function keyboard({ step, open }) {
     await page.keyboard.press("Enter");
     await page.getByRole("grid").waitFor();
     await isLive(page);
+    await page.getByRole("link", { name: "abba" }).waitFor();
     await page.keyboard.press("/");
     assert.equal(await page.evaluate(() => document.activeElement?.hasAttribute("data-filter")), true);
     await page.keyboard.type("korn");

@@ -1,7 +1,7 @@
 // The stream: changes, bursts, many rows, and a server that restarts.
 import { assert, holds, isLive, sees } from "./assert.mjs";
 
-const ROWS = Number(process.env.MORTISE_UI_ROWS ?? 3_000);
+const ROWS = Number(process.env.MORTISE_UI_ROWS ?? 2_000);
 
 export default async function live({ step, open, mortise }) {
   await step("live: changes appear without a reload", async () => {

@@ -65,6 +65,10 @@ const test = {
     } catch (error) {
       failures += 1;
       console.log(`FAIL  ${name}: ${error instanceof Error ? error.stack : error}`);
+      for (const page of test.browser.contexts().flatMap((context) => context.pages())) {
+        const text = await page.evaluate(() => document.body.innerText).catch(() => "");
+        console.log(`      ${page.url()} shows: ${text.replace(/\s+/g, " ").slice(0, 600)}`);
+      }
     } finally {
       for (const context of test.browser.contexts()) await context.close();
     }
