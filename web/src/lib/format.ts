@@ -72,6 +72,11 @@ export function visible(text: string): string {
   });
 }
 
+/** A comment without the breaks of its lines. Empty lines stay. */
+export function prose(text: string): string {
+  return text.replace(/([^\n])\n(?![\n\s*-])/g, "$1 ");
+}
+
 /** A number with its noun. */
 export function plural(number: number, noun: string): string {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
