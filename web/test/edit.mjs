@@ -59,8 +59,7 @@ export default async function edit({ step, open, mortise }) {
     await page.locator('[data-check="refused"]').waitFor();
     await page.locator("[data-editor] .cm-lint-marker-error").waitFor();
     await write("data:", "name: Dummy", "genre: GENRE_J");
-    await page.locator("[data-editor]").getByRole("option", { name: "GENRE_JAZZ" }).waitFor();
-    await page.keyboard.press("Enter");
+    await page.locator("[data-editor]").getByRole("option", { name: "GENRE_JAZZ" }).click();
     await page.locator('[data-check="passed"]').waitFor();
     await page.getByRole("button", { name: "Form", exact: true }).click();
     assert.equal(await page.locator('[data-field="name"] input').inputValue(), "Dummy");

@@ -45,7 +45,7 @@ export default async function live({ step, open, mortise }) {
     await page.getByRole("link", { name: "after-restart" }).waitFor();
     await mortise.request("/api/demo/v2/artist/after-restart", { method: "DELETE" });
     await page.getByRole("link", { name: "after-restart" }).waitFor({ state: "detached" });
-  });
+  }, true);
 
   await step(`live: ${ROWS} rows and a burst of changes`, async () => {
     await mortise.put("tenancy/v2beta1/namespace", "many", { data: {} });

@@ -15,7 +15,9 @@ export class Mortise {
   }
 
   async start() {
-    const child = spawn(this.binary, [...this.args, "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"], {
+    // A restart takes the same ports: a page that the server itself serves finds it again.
+    const addresses = ["--grpc-addr", this.grpc ?? "127.0.0.1:0", "--http-addr", this.http ?? "127.0.0.1:0"];
+    const child = spawn(this.binary, [...this.args, ...addresses], {
       env: { ...environment(), MORTISE_DNS_ADDR: "127.0.0.1:0" },
       stdio: ["ignore", "pipe", "pipe"],
     });

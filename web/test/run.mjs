@@ -23,6 +23,8 @@ if (!binary || !executablePath) throw new Error("usage: node test/run.mjs BINARY
 const work = mkdtempSync(path.join(os.tmpdir(), "mortise-web-"));
 const folder = fileURLToPath(new URL("../../host/api/ui", import.meta.url));
 const mortise = new Mortise(binary, ["dev", "--data-dir", path.join(work, "data"), "--plugin-dir", path.join(work, "plugins")]);
+/** `self`: the server under test serves the page itself; an address: a server that runs already. */
+const served = process.env.MORTISE_UI_URL;
 let proxy;
 let browser;
 let failures = 0;
@@ -35,6 +37,8 @@ const test = {
   work,
   folder,
   url: "",
+  /** The server cannot be restarted, and has no second one beside it. */
+  isForeign: false,
   browser: undefined,
   /** Faults that the page reported: refused by the policy, thrown, or written to the console. */
   faults: [],
@@ -53,7 +57,9 @@ const test = {
     return page;
   },
 
-  async step(name, act) {
+  /** A walk. `needsServer`: it starts or stops servers. */
+  async step(name, act, needsServer = false) {
+    if (needsServer && test.isForeign) return console.log(`left out: ${name}: the server at MORTISE_UI_URL stays as it is`);
     if (only.length > 0 && !only.some((word) => name.includes(word))) return;
     const began = Date.now();
     test.faults.length = 0;
@@ -76,11 +82,16 @@ const test = {
 };
 
 try {
-  await mortise.start();
-  proxy = process.env.MORTISE_UI_URL ? undefined : await startProxy(folder, () => mortise.http);
-  test.url = process.env.MORTISE_UI_URL ?? proxy.url;
-  // Its server is this one, so that tests can write to it.
-  if (process.env.MORTISE_UI_URL) mortise.http = new URL(test.url).host;
+  if (served && served !== "self") {
+    // The server runs elsewhere: the walks write to it, and leave it running.
+    mortise.http = new URL(served).host;
+    test.url = new URL(served).origin;
+    test.isForeign = true;
+  } else {
+    await mortise.start();
+    proxy = served === "self" ? undefined : await startProxy(folder, () => mortise.http);
+    test.url = proxy?.url ?? `http://${mortise.http}`;
+  }
   browser = await chromium.launch({ executablePath, chromiumSandbox: false, args: ["--disable-dev-shm-usage"] });
   test.browser = browser;
   for (const suite of [pages, edit, live, hostile, keyboard, access, session]) await suite(test);

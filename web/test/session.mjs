@@ -21,7 +21,7 @@ export default async function session({ step, open, binary, work, folder }) {
       await guarded.run(["token", "create", "reader", "--policy", "reader", "--out", file], { env });
       await guarded.run(["create", "demo.v2.Artist", "korn", "--data", '{"name": "Korn"}'], { env });
       const secret = readFileSync(file, "utf8").trim();
-      proxy = process.env.MORTISE_UI_URL ? undefined : await startProxy(folder, () => guarded.http, { withSessions: true });
+      proxy = process.env.MORTISE_UI_URL === "self" ? undefined : await startProxy(folder, () => guarded.http, { withSessions: true });
       const base = proxy?.url ?? `http://${guarded.http}`;
 
       const page = await open("/ui/", { base });
@@ -56,5 +56,5 @@ export default async function session({ step, open, binary, work, folder }) {
       await proxy?.stop();
       await guarded.stop();
     }
-  });
+  }, true);
 }

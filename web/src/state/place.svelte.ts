@@ -3,15 +3,20 @@
 import type { Place } from "../api/resources";
 import { go, router } from "./router.svelte";
 
+// Derived by themselves: another parameter of the address, such as a filter, must not restart a stream.
+const partition = $derived(router.query.get("partition") || "default");
+const namespace = $derived(router.query.get("namespace") || "default");
+const current = $derived<Place>({ partition, namespace });
+
 export const place = {
   get partition(): string {
-    return router.query.get("partition") || "default";
+    return partition;
   },
   get namespace(): string {
-    return router.query.get("namespace") || "default";
+    return namespace;
   },
   get current(): Place {
-    return { partition: place.partition, namespace: place.namespace };
+    return current;
   },
 };
 
