@@ -18,7 +18,7 @@ export default async function edit({ step, open, mortise }) {
     assert.equal((await mortise.request("/api/demo/v2/artist/portishead")).data.name, "Portishead");
   });
 
-  await step("edit: a map, and a number that is none", async () => {
+  await step("edit: a map, and a text in place of a number", async () => {
     const page = await open("/ui/r/demo.v2.Artist/portishead?view=edit");
     const members = page.locator('[data-field="groupMembers"]');
     await members.getByRole("button", { name: "Add", exact: false }).first().click();
