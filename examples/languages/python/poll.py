@@ -1,0 +1,24 @@
+"""The reconciler: called for each device when the server starts, whenever it changes, and now and then."""
+
+from fleet.v1.device_pb2 import Device
+from mortise_sdk import FALSE, TRUE, Context, info, pb
+
+
+def poll(ctx: Context, id: bytes, name: str):
+    """Remembers how many addresses a device has, and says in its status how it is polled."""
+    key = f"addresses/{name}"
+    device = ctx.read(id, Device)
+    if device is None:
+        ctx.kv.remove(key)
+        return
+    count = len(device.data.addresses)
+    text = str(count).encode()
+    if ctx.kv.get(key) != text:
+        ctx.kv.set(key, text)
+    if count:
+        message = f"{count} addresses, every {device.data.interval} s."
+        polled = pb.Condition(type="Polled", state=TRUE, reason="Scheduled", message=message)
+    else:
+        polled = pb.Condition(type="Polled", state=FALSE, reason="NoAddress", message="It has no address.")
+    if ctx.write_status(device, "poll", polled):
+        info(f"polls {name}")
