@@ -1,7 +1,8 @@
 """The type `fleet_python.v1.Device`: defaults, rules, permissions and a reconciler."""
 
+import generated
 import mortise_sdk as sdk
-from fleet.v1.device_pb2 import Device
+from device import Device
 from poll import poll
 from rules import fill_in, judge, may_write
 from version import VERSION
@@ -18,6 +19,7 @@ DEVICE = sdk.ResourceType(
 PLUGIN = sdk.Plugin(
     name="fleet-python",
     version=VERSION,
+    descriptors=generated.DEVICE,
     types=[DEVICE],
     controllers=[sdk.Controller("poll", DEVICE, poll, parallel=16)],
     areas=["device"],

@@ -6,25 +6,43 @@ What componentize-py generates from wit/ carries bytes; this module turns them i
 from dataclasses import dataclass, field as default
 from typing import Any, Callable
 
+import generated
 from componentize_py_types import Err
-from google.protobuf.message import Message
-from hashicorp.consul.resource import resource_pb2 as pb
-from mortise.plugin.v1 import manifest_pb2
+from messages import Message, load, message
 from wit_world.exports.authorizing import Decision_Allow, Decision_Deny, Decision_NeedResource
 from wit_world.exports.controlling import Outcome_Done, Outcome_RequeueAfter
 from wit_world.imports import authorizer, kv, log, resources
 from wit_world.imports.types import Diagnostic, PathStep_Field, PathStep_Index
 
-NOT_FOUND = 5
-TRUE, FALSE = pb.Condition.STATE_TRUE, pb.Condition.STATE_FALSE
+load(generated.CONTRACT)
+RESOURCE, STATUS, ID, CONDITION, ANY = map(message, [
+    "hashicorp.consul.resource.Resource",
+    "hashicorp.consul.resource.Status",
+    "hashicorp.consul.resource.ID",
+    "hashicorp.consul.resource.Condition",
+    "google.protobuf.Any",
+])
+MANIFEST, RESOURCE_TYPE, CONTROLLER, HOOKS, COLUMN, TYPE_NAME, FILES = map(message, [
+    "mortise.plugin.v1.Manifest",
+    "mortise.plugin.v1.ResourceType",
+    "mortise.plugin.v1.Controller",
+    "mortise.plugin.v1.Hooks",
+    "mortise.plugin.v1.PrinterColumn",
+    "mortise.plugin.v1.TypeName",
+    "google.protobuf.FileDescriptorSet",
+])
+
+NOT_FOUND, NAMESPACE = 5, 3
+TRUE, FALSE = 1, 2
 
 
 class Resource:
     """A resource with its data as a message. Fields that the message does not know are kept."""
 
-    def __init__(self, encoded: bytes, message: type[Message]):
-        self.pb = pb.Resource.FromString(encoded)
-        self.data = message.FromString(self.pb.data.value)
+    def __init__(self, encoded: bytes, message: Message):
+        self.message = message
+        self.pb = RESOURCE.decode(encoded)
+        self.data = message.decode(self.pb.data.value if self.pb.data else b"")
 
     @property
     def name(self) -> str:
@@ -35,8 +53,10 @@ class Resource:
         return self.pb.metadata
 
     def encode(self) -> bytes:
-        self.pb.data.value = self.data.SerializeToString()
-        return self.pb.SerializeToString()
+        if self.pb.data is None:
+            self.pb.data = ANY(type_url=f"type.googleapis.com/{self.message.name}")
+        self.pb.data.value = self.message.encode(self.data)
+        return RESOURCE.encode(self.pb)
 
 
 class Diagnostics:
@@ -63,6 +83,11 @@ def require(permission: str, name: str):
     return Decision_Allow() if authorizer.allowed(permission, name) else Decision_Deny("")
 
 
+def condition(type: str, state: int, reason: str, text: str):
+    """One observation about a resource: TRUE or FALSE."""
+    return CONDITION(type=type, state=state, reason=reason, message=text)
+
+
 def info(message: str, **fields: str):
     """Writes a line of the plugin's log."""
     log.write(3, message, list(fields.items()))
@@ -75,7 +100,7 @@ class Context:
         self._key = plugin.name
         self.kv = kv
 
-    def read(self, encoded_id: bytes, message: type[Message]) -> Resource | None:
+    def read(self, encoded_id: bytes, message: Message) -> Resource | None:
         """The resource as it is stored now, or None if it is gone."""
         try:
             return Resource(resources.read(encoded_id), message)
@@ -84,15 +109,14 @@ class Context:
                 return None
             raise
 
-    def write_status(self, resource: Resource, controller: str, *conditions: pb.Condition) -> bool:
+    def write_status(self, resource: Resource, controller: str, *conditions) -> bool:
         """Sets the status of this controller, unless it says the same already."""
         key = f"{self._key}/{controller}"
-        status = pb.Status(observed_generation=resource.pb.generation, conditions=conditions)
-        if key in resource.pb.status:
-            stored = resource.pb.status[key]
-            if stored.observed_generation == status.observed_generation and list(stored.conditions) == list(conditions):
-                return False
-        resources.write_status(resource.pb.id.SerializeToString(), "", key, status.SerializeToString())
+        status = STATUS(observed_generation=resource.pb.generation, conditions=list(conditions))
+        stored = resource.pb.status.get(key)
+        if stored and (stored.observed_generation, stored.conditions) == (status.observed_generation, status.conditions):
+            return False
+        resources.write_status(ID.encode(resource.pb.id), "", key, STATUS.encode(status))
         return True
 
 
@@ -101,7 +125,7 @@ class ResourceType:
     """A type: its name as `group.version.Kind`, its message, its hooks. An absent hook has no effect."""
 
     name: str
-    message: type[Message]
+    message: Message
     mutate: Callable[[Resource], None] | None = None
     validate: Callable[[Resource, Resource | None, Diagnostics], None] | None = None
     authorize_write: Callable[[Resource], Any] | None = None
@@ -129,51 +153,54 @@ class Plugin:
 
     name: str
     version: str
+    descriptors: bytes
     types: list[ResourceType]
     controllers: list[Controller] = default(default_factory=list)
     areas: list[str] = default(default_factory=list)
 
-    def manifest(self) -> manifest_pb2.Manifest:
+    def manifest(self) -> bytes:
         """The description that the host asks for."""
-        manifest = manifest_pb2.Manifest(name=self.name, version=self.version, areas=self.areas)
-        for one in self.types:
-            file = one.message.DESCRIPTOR.file
-            _add_file(manifest.descriptors, file)
-            manifest.types.add(
+        types = [
+            RESOURCE_TYPE(
                 **_type_name(one.name),
-                scope=manifest_pb2.SCOPE_NAMESPACE,
-                message=one.message.DESCRIPTOR.full_name,
-                hooks={
-                    "mutate": one.mutate is not None,
-                    "validate": one.validate is not None,
-                    "authorize_write": one.authorize_write is not None,
-                },
-                printer_columns=[{"name": name, "path": path} for name, path in one.columns.items()],
+                scope=NAMESPACE,
+                message=one.message.name,
+                hooks=HOOKS(
+                    mutate=one.mutate is not None,
+                    validate=one.validate is not None,
+                    authorize_write=one.authorize_write is not None,
+                ),
+                printer_columns=[COLUMN(name=name, path=path) for name, path in one.columns.items()],
             )
-        for one in self.controllers:
-            manifest.controllers.add(name=one.name, manages=_type_name(one.manages.name), parallel=one.parallel)
-        return manifest
+            for one in self.types
+        ]
+        controllers = [
+            CONTROLLER(name=one.name, manages=TYPE_NAME(**_type_name(one.manages.name)), parallel=one.parallel)
+            for one in self.controllers
+        ]
+        return MANIFEST.encode(
+            MANIFEST(
+                name=self.name,
+                version=self.version,
+                descriptors=FILES.decode(self.descriptors),
+                types=types,
+                controllers=controllers,
+                areas=self.areas,
+            )
+        )
 
     def type_of(self, encoded: bytes) -> ResourceType:
         """The declared type of a resource. With one type there is nothing to look for."""
         if len(self.types) == 1:
             return self.types[0]
-        of = pb.Resource.FromString(encoded).id.type
+        of = RESOURCE.decode(encoded).id.type
         name = f"{of.group}.{of.group_version}.{of.kind}"
         return next(one for one in self.types if one.name == name)
 
 
-def _add_file(files, file):
-    """Adds a file of descriptors behind those that it imports."""
-    for one in file.dependencies:
-        _add_file(files, one)
-    if all(one.name != file.name for one in files.file):
-        files.file.add().ParseFromString(file.serialized_pb)
-
-
 def export(plugin: Plugin):
     """The classes that componentize-py looks for, by the names of the exported interfaces."""
-    encoded = plugin.manifest().SerializeToString(deterministic=True)
+    encoded = plugin.manifest()
 
     class Describing:
         def describe(self) -> bytes:
@@ -183,10 +210,10 @@ def export(plugin: Plugin):
         def mutate(self, input: bytes) -> bytes | None:
             one = plugin.type_of(input)
             resource = Resource(input, one.message)
-            before = resource.pb.data.value, dict(resource.metadata)
+            before = resource.encode()
             one.mutate(resource)
             after = resource.encode()
-            return after if before != (resource.pb.data.value, dict(resource.metadata)) else None
+            return after if after != before else None
 
     class Validating:
         def validate(self, input: bytes, prior: bytes | None) -> list[Diagnostic]:
@@ -210,7 +237,7 @@ def export(plugin: Plugin):
         def reconcile(self, controller: str, id: bytes):
             one = next(one for one in plugin.controllers if one.name == controller)
             try:
-                again = one.reconcile(Context(plugin), id, pb.ID.FromString(id).name)
+                again = one.reconcile(Context(plugin), id, ID.decode(id).name)
             except Err as fault:
                 # A failure of the host becomes the error of the reconcile, which is tried again.
                 raise Err(getattr(fault.value, "message", str(fault.value)))

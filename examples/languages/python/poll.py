@@ -1,7 +1,7 @@
 """The reconciler: called for each device when the server starts, whenever it changes, and now and then."""
 
-from fleet.v1.device_pb2 import Device
-from mortise_sdk import FALSE, TRUE, Context, info, pb
+from device import Device
+from mortise_sdk import FALSE, TRUE, Context, condition, info
 
 
 def poll(ctx: Context, id: bytes, name: str):
@@ -16,9 +16,8 @@ def poll(ctx: Context, id: bytes, name: str):
     if ctx.kv.get(key) != text:
         ctx.kv.set(key, text)
     if count:
-        message = f"{count} addresses, every {device.data.interval} s."
-        polled = pb.Condition(type="Polled", state=TRUE, reason="Scheduled", message=message)
+        polled = condition("Polled", TRUE, "Scheduled", f"{count} addresses, every {device.data.interval} s.")
     else:
-        polled = pb.Condition(type="Polled", state=FALSE, reason="NoAddress", message="It has no address.")
+        polled = condition("Polled", FALSE, "NoAddress", "It has no address.")
     if ctx.write_status(device, "poll", polled):
         info(f"polls {name}")

@@ -1,22 +1,21 @@
 """The hooks of a device: they depend on their arguments only."""
 
-from fleet.v1.device_pb2 import Device
 from mortise_sdk import Diagnostics, Resource, require
 from version import hostile
 
 
 def fill_in(device: Resource):
     """Fills in absent fields, and brings addresses into one form."""
-    data: Device = device.data
+    data = device.data
     hostile(data.model)
     if data.interval == 0:
         data.interval = 60
-    data.addresses[:] = [address.lower() for address in data.addresses]
+    data.addresses = [address.lower() for address in data.addresses]
 
 
 def judge(device: Resource, prior: Resource | None, said: Diagnostics):
     """Checks the result of `fill_in`."""
-    data: Device = device.data
+    data = device.data
     if not data.model:
         said.error("model required", "model")
     if not 5 <= data.interval <= 3600:
