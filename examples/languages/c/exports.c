@@ -32,7 +32,8 @@ static const resource_type *type_of(bytes encoded) {
             if (part.number < 4) parts[part.number] = part.content;
         }
         for (const resource_type *const *one = PLUGIN.types; *one; one++) {
-            if (same(parts[1], text((*one)->group)) && same(parts[2], text((*one)->version)) && same(parts[3], text((*one)->kind))) return *one;
+            bool found = same(parts[1], text((*one)->group)) && same(parts[2], text((*one)->version)) && same(parts[3], text((*one)->kind));
+            if (found) return *one;
         }
     }
     abort();
@@ -43,6 +44,10 @@ struct diagnostics {
     size_t count, room;
 };
 
+static mortise_plugin_types_path_step_t step_into(const char *field) {
+    return (mortise_plugin_types_path_step_t){.tag = MORTISE_PLUGIN_TYPES_PATH_STEP_FIELD, .val.field = given(text(field))};
+}
+
 static void say(diagnostics *all, uint8_t severity, bytes summary, path at) {
     if (all->count == all->room) {
         all->room = all->room * 2 + 4;
@@ -52,10 +57,15 @@ static void say(diagnostics *all, uint8_t severity, bytes summary, path at) {
     size_t length = !at.field ? 0 : at.place == NO_PLACE ? 2 : 3;
     mortise_plugin_types_path_step_t *steps = calloc(length, sizeof *steps);
     if (length && !steps) abort();
-    if (length > 0) steps[0] = (mortise_plugin_types_path_step_t){.tag = MORTISE_PLUGIN_TYPES_PATH_STEP_FIELD, .val.field = given(text("data"))};
-    if (length > 1) steps[1] = (mortise_plugin_types_path_step_t){.tag = MORTISE_PLUGIN_TYPES_PATH_STEP_FIELD, .val.field = given(text(at.field))};
-    if (length > 2) steps[2] = (mortise_plugin_types_path_step_t){.tag = MORTISE_PLUGIN_TYPES_PATH_STEP_INDEX, .val.index = (uint32_t)at.place};
-    all->said[all->count++] = (mortise_plugin_types_diagnostic_t){.severity = severity, .path = {steps, length}, .summary = given(summary)};
+    if (length > 0) steps[0] = step_into("data");
+    if (length > 1) steps[1] = step_into(at.field);
+    if (length > 2) {
+        steps[2].tag = MORTISE_PLUGIN_TYPES_PATH_STEP_INDEX;
+        steps[2].val.index = (uint32_t)at.place;
+    }
+    all->said[all->count++] = (mortise_plugin_types_diagnostic_t){
+        .severity = severity, .path = {steps, length}, .summary = given(summary)
+    };
 }
 
 void error(diagnostics *said, bytes summary, path at) { say(said, 1, summary, at); }
