@@ -31,6 +31,11 @@ class Typed {
         return this.resource.metadata;
     }
 
+    // What a hook may change, in a form that can be compared.
+    content() {
+        return [this.message.encode(this.data), JSON.stringify(this.metadata)];
+    }
+
     encode() {
         this.resource.data ??= { type_url: `type.googleapis.com/${this.message.name}` };
         this.resource.data.value = this.message.encode(this.data);
@@ -131,10 +136,10 @@ export function plugin(declared) {
         mutating: {
             mutate(input) {
                 const found = typed(input);
-                const before = found.encode();
+                const [data, metadata] = found.content();
                 typeOf(input).mutate(found);
-                const after = found.encode();
-                return equal(before, after) ? null : after;
+                const [newData, newMetadata] = found.content();
+                return equal(data, newData) && metadata === newMetadata ? null : found.encode();
             },
         },
         validating: {

@@ -52,6 +52,10 @@ class Resource:
     def metadata(self):
         return self.pb.metadata
 
+    def content(self):
+        """What a hook may change, in a form that can be compared."""
+        return self.message.encode(self.data), dict(self.metadata)
+
     def encode(self) -> bytes:
         if self.pb.data is None:
             self.pb.data = ANY(type_url=f"type.googleapis.com/{self.message.name}")
@@ -210,10 +214,9 @@ def export(plugin: Plugin):
         def mutate(self, input: bytes) -> bytes | None:
             one = plugin.type_of(input)
             resource = Resource(input, one.message)
-            before = resource.encode()
+            before = resource.content()
             one.mutate(resource)
-            after = resource.encode()
-            return after if after != before else None
+            return resource.encode() if resource.content() != before else None
 
     class Validating:
         def validate(self, input: bytes, prior: bytes | None) -> list[Diagnostic]:

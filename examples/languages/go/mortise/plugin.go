@@ -4,6 +4,7 @@ package mortise
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 
 	"wit_component/pb"
@@ -88,12 +89,12 @@ func (one *ResourceType[T]) mutate(input []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := found.encode(one.Message)
+	data, metadata := pb.Marshal(&found.Data), maps.Clone(found.Metadata())
 	one.Mutate(found)
-	if after := found.encode(one.Message); !bytes.Equal(before, after) {
-		return after, nil
+	if bytes.Equal(data, pb.Marshal(&found.Data)) && maps.Equal(metadata, found.Metadata()) {
+		return nil, nil
 	}
-	return nil, nil
+	return found.encode(one.Message), nil
 }
 
 func (one *ResourceType[T]) validate(input, prior []byte) (said Diagnostics, err error) {
