@@ -15,11 +15,7 @@ func hostile(model string) {
 	case "hostile-memory":
 		var taken [][]byte
 		for {
-			one := make([]byte, 1<<20)
-			for at := range one {
-				one[at] = 1
-			}
-			taken = append(taken, one)
+			taken = append(taken, make([]byte, 1<<23))
 		}
 	case "hostile-trap":
 		panic("on purpose")

@@ -11,6 +11,6 @@ def hostile(model: str):
     if model == "hostile-memory":
         taken = []
         while True:
-            taken.append(b"x" * (1 << 20))
+            taken.append(bytearray(1 << 23))
     if model == "hostile-trap":
         raise RuntimeError("on purpose")
