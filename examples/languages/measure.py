@@ -15,6 +15,9 @@ import time
 
 # Longest wait for one answer or one status, seconds.
 PATIENCE = 60
+# Time between two writes of a language during a command, seconds, and writes of each language after its end.
+PAUSE = 0.05
+AFTERWARDS = 10
 
 
 class Client:
@@ -102,14 +105,17 @@ def writes(base, pid, language, count, clients):
 
 
 def during(base, languages, command):
-    """Writes of all languages, one after the other in each, until a command ends. Returns the code to exit with."""
+    """Writes of all languages, one after the other in each, until a while after a command ends. Returns the code to exit with."""
     ended = threading.Event()
     counts = {language: [0, 0] for language in languages}
     faults = []
 
     def run(language):
         client = Client(base)
-        while not ended.is_set():
+        left = AFTERWARDS
+        while left:
+            # Leaves the compiler a part of the machine.
+            left -= ended.wait(PAUSE)
             status, text = client.put(language, "reloaded", interval=10 + counts[language][0] % 50)
             counts[language][0] += 1
             if status != 200:
