@@ -1,4 +1,4 @@
-// What a plugin asks of the host.
+// The calls of a plugin into the host.
 #include "wit.h"
 #include "mortise.h"
 

@@ -13,7 +13,7 @@ typedef struct {
     bytes encoded;
 } resource;
 
-// What a hook has to say. A path goes from the data down: PATH("addresses"), PATH_AT("addresses", 2), or nothing.
+// The diagnostics of a hook. A path goes from the data down: PATH("addresses"), PATH_AT("addresses", 2), or nothing.
 typedef struct {
     const char *field;
     // A place in the field's list, or NO_PLACE.
@@ -66,7 +66,7 @@ typedef struct {
 // The plugin of this component, which the author defines.
 extern const plugin PLUGIN;
 
-// What a reconciler may ask of the host. Each returns false after a failure, whose text is then in `failure`.
+// The calls of a reconciler into the host. Each returns false after a failure, whose text is then in `failure`.
 extern bytes failure;
 // `gone` is set if there is no such resource.
 bool read_resource(bytes id, resource *found, bool *gone);

@@ -42,7 +42,7 @@ bool wire_next(bytes *rest, wire_field *field) {
     return read;
 }
 
-// What one call takes, linked, so that the next can free it.
+// The memory of one call, linked, so that the next can free it.
 typedef struct taken {
     struct taken *before;
     void *adopted;

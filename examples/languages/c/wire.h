@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Bytes that somebody else owns; a text is the same.
+// Bytes in memory that another part owns; a text is the same.
 typedef struct {
     const uint8_t *at;
     size_t length;

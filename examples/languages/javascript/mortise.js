@@ -43,7 +43,7 @@ class Typed {
     }
 }
 
-// Collects what a hook has to say. Paths go from the data down: names of fields, places in lists.
+// Collects the diagnostics of a hook. Paths go from the data down: names of fields, places in lists.
 class Diagnostics {
     said = [];
 
@@ -67,7 +67,7 @@ export const require = (permission, name) => (authorizer.allowed(permission, nam
 // Writes a line of the plugin's log.
 export const info = (text, fields = {}) => log.write(3, text, Object.entries(fields));
 
-// What a reconciler may ask of the host.
+// The calls of a reconciler into the host.
 class Context {
     kv = kv;
 

@@ -1,6 +1,6 @@
 """The beginning of an SDK: a plugin is declared by values, and its hooks are ordinary functions.
 
-What componentize-py generates from wit/ carries bytes; this module turns them into messages and back.
+The code that componentize-py generates from wit/ carries bytes; this module turns them into messages and back.
 """
 
 from dataclasses import dataclass, field as default
@@ -64,7 +64,7 @@ class Resource:
 
 
 class Diagnostics:
-    """Collects what a hook has to say."""
+    """Collects the diagnostics of a hook."""
 
     def __init__(self):
         self.said: list[Diagnostic] = []
@@ -98,7 +98,7 @@ def info(message: str, **fields: str):
 
 
 class Context:
-    """What a reconciler may ask of the host."""
+    """The calls of a reconciler into the host."""
 
     def __init__(self, plugin: "Plugin"):
         self._key = plugin.name

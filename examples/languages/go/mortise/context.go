@@ -15,7 +15,7 @@ import (
 
 const notFound = 5
 
-// Context is what a reconciler may ask of the host.
+// Context has the calls of a reconciler into the host.
 type Context struct{ plugin string }
 
 // Request is the resource to reconcile.

@@ -2,7 +2,7 @@ package mortise
 
 import types "wit_component/mortise_plugin_types"
 
-// Diagnostics collects what a hook has to say.
+// Diagnostics collects the diagnostics of a hook.
 type Diagnostics struct {
 	said []types.Diagnostic
 }
