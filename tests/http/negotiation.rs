@@ -89,10 +89,7 @@ async fn the_root_is_a_page_for_browsers_and_json_for_others() {
     }
     let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     let page = server.ask("GET", "/").header("accept", browser).await_answer().await;
-    assert_eq!((page.code(), page.header("content-type")), (200, "text/html; charset=utf-8"));
-    assert!(page.header("content-security-policy").starts_with("default-src 'none'"), "{page:?}");
-    assert!(page.body.contains(&format!("<a href=\"{ARTISTS}\">")) && page.body.contains("ready"), "{}", page.body);
-    assert!(!page.body.contains("<script") && !page.body.contains("http://") && !page.body.contains("https://"));
+    assert_eq!((page.code(), page.header("location")), (303, "/ui/"));
     assert_eq!(server.ask("POST", "/").await_answer().await.code(), 405);
 }
 
@@ -101,8 +98,6 @@ async fn strangers_see_no_types_at_the_root() {
     let server = Setup::new().acl().start().await;
     let root = server.fetch("/").await.ok();
     assert_eq!((root.get("types"), root.get("version")), (None, None), "{root}");
-    let page = server.ask("GET", "/").header("accept", "text/html").await_answer().await;
-    assert!(page.code() == 200 && !page.body.contains("demo.v2.Artist"), "{page:?}");
     let lost = server.fetch("/artists").await.problem(404, "no-route");
     assert!(!lost["detail"].as_str().unwrap().contains("did you mean"), "{lost}");
 }

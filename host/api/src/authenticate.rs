@@ -94,6 +94,8 @@ impl Requirement {
     pub(crate) fn for_http(path: &str) -> Self {
         match path {
             "/metrics" => Self::Permission("operator:read"),
+            // The page of a caller without rights asks for them.
+            "/v1/session" => Self::None,
             _ if path.starts_with("/v1/") => Self::AnyPolicy,
             _ => Self::None,
         }
@@ -196,6 +198,12 @@ impl Authorizer for UnknownCaller {
     fn fingerprint(&self) -> u64 {
         1
     }
+}
+
+/// Whether a request's headers have a token.
+#[cfg(feature = "ui")]
+pub(crate) fn has_token(headers: &HeaderMap) -> bool {
+    token_from_headers(headers).is_some()
 }
 
 /// The token in a request's headers. A value that is not text reads as an unknown token.

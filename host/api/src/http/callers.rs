@@ -9,11 +9,12 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use mortise_resource::Error;
 use mortise_service::{Origin, Remote, Surface};
 
 use super::{Shared, accept::Form, body, error::HttpError, query::Query};
 use crate::{
-    authenticate::{Authenticated, Peer, REQUEST_ID_HEADER, Requirement, origin, unknown_caller},
+    authenticate::{Authenticated, Peer, REQUEST_ID_HEADER, Requirement, has_token, origin, unknown_caller},
     peer::PeerCertificate,
     places::Usage,
 };
@@ -29,7 +30,10 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
     let peer = Peer { certificate: extensions.get::<PeerCertificate>(), local: None };
     let remote = extensions.get::<Remote>().copied().unwrap_or(Remote::Unknown);
     let origin = origin(Surface::Http, remote, headers);
-    let known = Authenticated::of(shared.service.access(), query.token(), headers, peer, origin.clone());
+    let known = session(&shared, &request).and_then(|session| {
+        let token = query.token().or(session.as_deref());
+        Authenticated::of(shared.service.access(), token, headers, peer, origin.clone())
+    });
     let by = known.as_ref().map_or_else(|_| unknown_caller(), |by| by.authorizer.clone());
     let path = path.to_owned();
     // The service records requests below `/api/` itself, once their caller is known.
@@ -68,6 +72,23 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
             response
         }
     }
+}
+
+/// Returns the token of the page's session, for requests that have no other credentials.
+#[cfg(feature = "ui")]
+fn session(shared: &Shared, request: &Request) -> Result<Option<Arc<str>>, Error> {
+    let path = request.uri().path();
+    let is_for_strangers = path == "/" || path == "/ui" || path.starts_with("/ui/") || path == "/v1/session";
+    let has_token = has_token(request.headers()) || Query::from_uri(request.uri()).token().is_some();
+    match is_for_strangers || has_token || shared.service.access().is_none() {
+        true => Ok(None),
+        false => shared.sessions.token(request.method(), request.headers()),
+    }
+}
+
+#[cfg(not(feature = "ui"))]
+fn session(_: &Shared, _: &Request) -> Result<Option<Arc<str>>, Error> {
+    Ok(None)
 }
 
 /// Adds the request's number to a failed answer; records of the request have the same number.

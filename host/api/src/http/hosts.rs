@@ -26,6 +26,12 @@ impl Hosts {
         Self { listening: listening.ip().to_canonical(), allowed, tls }
     }
 
+    /// Whether the server is reached by TLS.
+    #[cfg(feature = "ui")]
+    pub(super) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Whether the text of a `Host` header names a host of this server, with or without a port, and nothing else.
     pub(super) fn allows(&self, text: &str) -> bool {
         let authority = text.parse::<Authority>().ok().filter(|_| !text.contains('@'));

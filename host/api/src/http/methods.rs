@@ -79,6 +79,8 @@ fn route(path: &str) -> &'static str {
         "/metrics" => "/metrics",
         "/v1/openapi.json" => "/v1/openapi.json",
         "/v1/version" => "/v1/version",
+        "/v1/session" => "/v1/session",
+        _ if path == "/ui" || path.starts_with("/ui/") => "/ui",
         _ if path.starts_with("/v1/openapi/") => "/v1/openapi.json",
         _ if path == "/v1/types" || path.starts_with("/v1/types/") => "/v1/types",
         _ if path.starts_with("/api/") => "/api",

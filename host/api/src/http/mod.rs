@@ -8,6 +8,7 @@
 //! | `…/_watch` below both | `watch`, `watch_query` |
 //! | `/api/<group>/<version>/<kind>/<name>/_validate` | `validate` |
 //! | `/` | `root` |
+//! | `/ui/…`, `/v1/session` | `ui` |
 //! | `/v1/version` | `version` |
 //! | `/v1/types`, `/v1/types/<type>` | `types` |
 //! | `/v1/openapi.json` | `openapi` |
@@ -63,6 +64,8 @@ mod search;
 mod shared;
 mod stall;
 mod types;
+#[cfg(feature = "ui")]
+mod ui;
 mod unfinished;
 mod validate;
 mod version;
@@ -110,6 +113,14 @@ pub(crate) fn router(shared: Shared) -> Router {
             .route("/v1/openapi/{name}", get(openapi::of_group))
             .route("/v1/version", get(version::version))
             .route("/v1/{*path}", any(consul::consul));
+        #[cfg(feature = "ui")]
+        {
+            router = router
+                .route("/ui", get(ui::lead))
+                .route("/ui/", get(ui::file))
+                .route("/ui/{*path}", get(ui::file))
+                .route("/v1/session", any(ui::session::session));
+        }
     }
     let guard = from_fn_with_state(shared.clone(), browsers::guard);
     let callers = from_fn_with_state(shared.clone(), callers::guard);

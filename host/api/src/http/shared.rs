@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(super) watches: Arc<Semaphore>,
     pub(super) consul: Arc<Consul>,
     pub(super) hosts: Hosts,
+    #[cfg(feature = "ui")]
+    pub(super) sessions: super::ui::sessions::Sessions,
     pub(super) origins: Origins,
     /// Resources of recent events as JSON, by the message of their data.
     pub(super) recent_texts: Arc<RecentMessages<MessageDescriptor, Arc<str>>>,
@@ -59,6 +61,8 @@ impl Shared {
             watches,
             origins: Origins::new(&options.allowed_origins),
             options,
+            #[cfg(feature = "ui")]
+            sessions: super::ui::sessions::Sessions::new(hosts.has_tls()),
             hosts,
             recent_texts: Arc::default(),
         }

@@ -174,7 +174,11 @@ const HABIT: &[Word] = &[
     word("new", "", "`mortise plugin new NAME` makes a plugin, `mortise create -f FILE` a resource"),
     word("ns", "", "`mortise context set NAME --namespace NAMESPACE` changes the namespace, -n that of a command"),
     word("nodes", "one server has no nodes", "`mortise regions` shows other regions"),
-    word("open", "Mortise has no page yet", "`mortise top` shows the activity"),
+    word(
+        "open",
+        "the page is at the HTTP port",
+        "http://127.0.0.1:8500/ui/ in a browser; `mortise info` shows the server",
+    ),
     word("ping", "", "`mortise version` reaches the server"),
     word("plugins", "", "`mortise plugin list` lists them"),
     word("policies", "", "`mortise policy list` lists them"),
