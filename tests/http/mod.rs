@@ -4,6 +4,7 @@ mod create;
 mod limits;
 mod mapping;
 mod negotiation;
+mod page;
 mod patch;
 mod query;
 mod types;

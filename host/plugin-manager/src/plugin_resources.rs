@@ -190,7 +190,9 @@ impl PluginResources {
                 Ok(stored) => {
                     if let Some(own) = &mut self.own {
                         let written = changed.iter().filter(|(_, record)| !is_behind(record));
-                        written.for_each(|(name, _)| drop(own.unwritten.remove(*name)));
+                        for (name, _) in written {
+                            own.unwritten.remove(*name);
+                        }
                     }
                     for resource in stored.into_iter().flatten() {
                         self.written.insert(resource.id().name.to_owned(), resource.decode()?);

@@ -77,7 +77,7 @@ impl Default for Limits {
             max_delay_ms: 10_000,
             memory_bytes: 32 << 20,
             table_elements: 10_000,
-            core_instances: 8,
+            core_instances: 64,
             tables: 8,
             memories: 2,
             handles: 1_000,

@@ -17,6 +17,7 @@
 
 mod choice;
 mod members;
+mod report;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::{Notify, watch};
 
-use self::{choice::preferred, members::MemberRecord, session::Session};
+use self::{choice::preferred, report::MemberRecord, session::Session};
 use crate::{
     client::{Client, Fault, KeyValue, RangeRequest, Transaction},
     keys::{Keys, range_end},

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{
     LEASE_SECONDS, ROUND,
-    members::{MemberRecord, REPORT_PAUSE},
+    report::{MemberRecord, REPORT_PAUSE},
 };
 use crate::client::{Client, Fault};
 
