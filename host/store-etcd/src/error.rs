@@ -17,7 +17,7 @@ pub enum EtcdError {
         /// Fault of its value.
         fault: String,
     },
-    /// No server of the cluster answers.
+    /// The cluster does not answer.
     #[error("etcd cannot be reached: {0}; check store.etcd.endpoints, and that etcd runs")]
     Unreachable(String),
     /// The cluster refuses the user.

@@ -42,7 +42,7 @@ pub(crate) enum Key {
     Resource(ExpectedId),
     /// The plan of a plugin, or a report about it.
     Plan,
-    /// Anything that is not content.
+    /// Another key, without content.
     Other,
 }
 

@@ -56,7 +56,7 @@ pub enum LoadError {
         /// Its size.
         bytes: usize,
     },
-    /// A record of the source is no resource.
+    /// A record of the source holds something else than a resource.
     #[error("record {0} of the source is not a resource; check the source with `mortise check`")]
     NoResource(u64),
     /// Something else has written below the prefix.

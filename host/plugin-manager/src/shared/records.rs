@@ -1,4 +1,4 @@
-//! What this server knows about its own plugins, in files: one for each plugin, with its data and its conditions.
+//! Knowledge of this server about its own plugins, in files: one for each plugin, with its data and its conditions.
 //!
 //! A file that is missing or damaged counts as that of an unknown plugin.
 

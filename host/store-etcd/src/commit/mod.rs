@@ -83,11 +83,11 @@ pub(crate) struct Committer {
 enum Outcome {
     /// Stored in this revision.
     Accepted(i64),
-    /// Not stored: something had changed.
+    /// Refused: something had changed.
     Refused(TxnResponse),
-    /// Not stored, and never will be.
+    /// Failed for good: it will never be stored.
     Failed(StoreError),
-    /// No answer came.
+    /// Unanswered.
     Lost(Fault),
 }
 

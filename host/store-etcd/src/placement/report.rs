@@ -1,4 +1,4 @@
-//! What a server tells the others about itself.
+//! Facts that a server tells the others about itself.
 
 use std::time::{Duration, UNIX_EPOCH};
 

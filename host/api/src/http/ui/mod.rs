@@ -3,7 +3,7 @@
 //!
 //! # Contract
 //! Files and nothing else: all that the page shows comes from the public API, with the rights of its caller. Every path
-//! below `/ui/` that is no file is the page itself, since its addresses are made in the browser; a missing file below
+//! below `/ui/` without a file is the page itself, since its addresses are made in the browser; a missing file below
 //! `/ui/assets/` is 404. Scripts and styles come from this server alone, and no other page may frame it.
 //!
 //! # Cost
