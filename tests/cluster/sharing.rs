@@ -4,7 +4,7 @@ use mortise_resource::pb;
 use tonic::Code;
 
 use super::{Shared, members};
-use crate::support::{Server, Setup, artist, gvk, id_of, mortise, tenancy, with_metadata};
+use crate::support::{Server, Setup, artist, gvk, id_of, mortise, tenancy, until, with_metadata};
 
 /// Reads consistently.
 async fn consistent(server: &Server, id: &pb::Id) -> pb::Resource {
@@ -93,8 +93,11 @@ async fn servers_know_each_other() {
     let (code, table, _) = mortise(&["members", "--grpc-addr", &second.grpc.to_string()], &[]).await;
     assert!(code == Some(0) && table.contains(&format!("{} (this)", found[1].id)), "{table}");
     assert!(first.stop().await.success());
-    let left = members(&second, 1).await;
-    assert!(left[0].is_this && left[0].lag == 0, "{left:?}");
+    until("it is alone, and has everything", async || {
+        let left = members(&second, 1).await;
+        if left[0].is_this && left[0].lag == 0 { Ok(()) } else { Err(left) }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use mortise_service::{Origin, Remote, Surface};
 
 use super::{Shared, accept::Form, body, error::HttpError, query::Query};
 use crate::{
-    authenticate::{Authenticated, Peer, REQUEST_ID_HEADER, Requirement, has_token, origin, unknown_caller},
+    authenticate::{Authenticated, Peer, REQUEST_ID_HEADER, Requirement, origin, unknown_caller},
     peer::PeerCertificate,
     places::Usage,
 };
@@ -79,7 +79,8 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
 fn session(shared: &Shared, request: &Request) -> Result<Option<Arc<str>>, Error> {
     let path = request.uri().path();
     let is_for_strangers = path == "/" || path == "/ui" || path.starts_with("/ui/") || path == "/v1/session";
-    let has_token = has_token(request.headers()) || Query::from_uri(request.uri()).token().is_some();
+    let has_token =
+        crate::authenticate::has_token(request.headers()) || Query::from_uri(request.uri()).token().is_some();
     match is_for_strangers || has_token || shared.service.access().is_none() {
         true => Ok(None),
         false => shared.sessions.token(request.method(), request.headers()),

@@ -14,6 +14,8 @@ use crate::tls::Tls;
 #[derive(Clone)]
 pub(crate) struct Hosts {
     listening: IpAddr,
+    #[cfg(feature = "ui")]
+    port: u16,
     allowed: Arc<[String]>,
     tls: Option<Arc<Tls>>,
 }
@@ -23,13 +25,25 @@ impl Hosts {
     /// added.
     pub(crate) fn new(listening: SocketAddr, allowed: &[String], tls: Option<Arc<Tls>>) -> Self {
         let allowed = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { listening: listening.ip().to_canonical(), allowed, tls }
+        Self {
+            listening: listening.ip().to_canonical(),
+            #[cfg(feature = "ui")]
+            port: listening.port(),
+            allowed,
+            tls,
+        }
     }
 
     /// Whether the server is reached by TLS.
     #[cfg(feature = "ui")]
     pub(super) fn has_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// The port that the server listens on.
+    #[cfg(feature = "ui")]
+    pub(super) fn port(&self) -> u16 {
+        self.port
     }
 
     /// Whether the text of a `Host` header names a host of this server, with or without a port, and nothing else.

@@ -62,7 +62,7 @@ impl Shared {
             origins: Origins::new(&options.allowed_origins),
             options,
             #[cfg(feature = "ui")]
-            sessions: super::ui::sessions::Sessions::new(hosts.has_tls()),
+            sessions: super::ui::sessions::Sessions::new(hosts.has_tls(), hosts.port()),
             hosts,
             recent_texts: Arc::default(),
         }

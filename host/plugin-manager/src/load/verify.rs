@@ -17,7 +17,7 @@ impl Core {
             let state = self.lock().await;
             let plugin = request.plugin_before.as_deref();
             let kept = plugin.and_then(|plugin| state.components.signature(plugin, &request.digest));
-            (state.has_served(&request.digest), state.planned.contains(&request.digest), kept)
+            (state.has_served(&request.digest), state.starting && state.planned.contains(&request.digest), kept)
         };
         let rules = &self.options.trust;
         let bundled = || self.options.bundled.iter().any(|(_, bytes)| folder::digest(bytes) == request.digest);

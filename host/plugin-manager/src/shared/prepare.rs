@@ -48,7 +48,9 @@ impl Core {
         let Some(PlannedComponent { digest, signature }) = &plan.component else { return Ok(()) };
         let own = {
             let mut state = self.lock().await;
-            state.planned.insert(digest.clone());
+            if plan.wanted != Wanted::Removed {
+                state.planned.insert(digest.clone());
+            }
             let own = state.resources.stored().into_iter().find(|(name, _)| *name == plan.plugin);
             own.map(|(_, record)| record.data)
         };

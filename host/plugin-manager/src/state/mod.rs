@@ -50,7 +50,7 @@ pub(crate) struct ManagerState {
     pub(crate) config: ConfigWatch,
     /// Plugins that this server had before it shared its store, until it has made plans for them.
     pub(crate) inherited: Vec<String>,
-    /// SHA-256 of the components that plans of several servers name.
+    /// SHA-256 of the components that plans of several servers name, which a start may take from the folder.
     pub(crate) planned: BTreeSet<String>,
     /// Numbers of the plans that this server has followed, by the plugins' names.
     pub(crate) followed: BTreeMap<String, i64>,

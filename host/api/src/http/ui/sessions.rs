@@ -41,12 +41,15 @@ struct Session {
 pub(in crate::http) struct Sessions {
     by_key: Arc<Mutex<HashMap<Key, Session>>>,
     has_tls: bool,
+    /// Name of the cookie. Browsers do not tell ports of a host apart, so it has the port.
+    name: Arc<str>,
 }
 
 impl Sessions {
-    /// Makes an empty table. With TLS, cookies are bound to it.
-    pub(in crate::http) fn new(has_tls: bool) -> Self {
-        Self { by_key: Arc::default(), has_tls }
+    /// Makes the empty table of a port. With TLS, cookies are bound to it.
+    pub(in crate::http) fn new(has_tls: bool, port: u16) -> Self {
+        let prefix = if has_tls { "__Host-" } else { "" };
+        Self { by_key: Arc::default(), has_tls, name: format!("{prefix}mortise-{port}").into() }
     }
 
     /// Returns the token of a request's session; `None` without a session.
@@ -100,13 +103,9 @@ impl Sessions {
         self.cookie("", Duration::ZERO)
     }
 
-    fn name(&self) -> &'static str {
-        if self.has_tls { "__Host-mortise" } else { "mortise" }
-    }
-
     fn cookie(&self, secret: &str, life: Duration) -> HeaderValue {
         let secure = if self.has_tls { "; Secure" } else { "" };
-        let (name, life) = (self.name(), life.as_secs());
+        let (name, life) = (&self.name, life.as_secs());
         let text = format!("{name}={secret}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
         HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
     }
@@ -114,7 +113,7 @@ impl Sessions {
     fn secret<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.filter(|(name, _)| *name == self.name()).map(|(_, secret)| secret).find(|secret| !secret.is_empty())
+        pairs.filter(|(name, _)| *name == &*self.name).map(|(_, secret)| secret).find(|secret| !secret.is_empty())
     }
 }
 
@@ -147,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_session_stands_for_its_token_until_it_ends() {
-        let sessions = Sessions::new(false);
+        let sessions = Sessions::new(false, 8500);
         let cookie = sessions.begin("secret").unwrap();
         let text = cookie.to_str().unwrap();
         assert!(
@@ -165,17 +164,22 @@ mod tests {
 
     #[test]
     fn with_tls_the_cookie_is_of_this_host_alone() {
-        let sessions = Sessions::new(true);
+        let sessions = Sessions::new(true, 8500);
         let cookie = sessions.begin("secret").unwrap();
         let text = cookie.to_str().unwrap();
-        assert!(text.starts_with("__Host-mortise=") && text.contains("; Secure") && text.contains("Path=/;"), "{text}");
-        let plain = Sessions::new(false).begin("secret").unwrap();
+        assert!(
+            text.starts_with("__Host-mortise-8500=") && text.contains("; Secure") && text.contains("Path=/;"),
+            "{text}"
+        );
+        let plain = Sessions::new(false, 8500).begin("secret").unwrap();
         assert_eq!(token(&sessions, Method::GET, &with_cookie(&plain, false)), Ok(None), "another name");
+        let other = Sessions::new(true, 8600).begin("secret").unwrap();
+        assert_eq!(token(&sessions, Method::GET, &with_cookie(&other, false)), Ok(None), "another server of the host");
     }
 
     #[test]
     fn the_oldest_session_gives_way() {
-        let sessions = Sessions::new(false);
+        let sessions = Sessions::new(false, 8500);
         let first = sessions.begin("first").unwrap();
         let rest: Vec<_> = (0..MAX_SESSIONS).map(|n| sessions.begin(&n.to_string()).unwrap()).collect();
         assert_eq!(sessions.by_key.lock().len(), MAX_SESSIONS);
