@@ -53,7 +53,7 @@ fn pooled() -> (Sandbox, tempfile::TempDir) {
 async fn what_does_not_fit_into_the_pool_is_refused_with_its_limit() {
     let (sandbox, _cache) = pooled();
     for (bytes, says) in [
-        (component(9, &[], &[]), "needs 9 core instances to start, more than the limit of 8 (a fixed limit)"),
+        (component(65, &[], &[]), "needs 65 core instances to start, more than the limit of 64 (a fixed limit)"),
         (component(1, &[1; 3], &[]), "needs 3 memories to start, more than the limit of 2 (a fixed limit)"),
         (component(3, &[1], &[]), "needs 3 memories to start, more than the limit of 2 (a fixed limit)"),
         (component(1, &[], &[1; 9]), "needs 9 tables to start, more than the limit of 8 (a fixed limit)"),
