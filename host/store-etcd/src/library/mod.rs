@@ -1,9 +1,9 @@
 //! Plans of plugins in etcd, and the components in them.
 //!
-//! A component is larger than a value of etcd may be, so it is kept in chunks ([`CHUNK_BYTES`]) under its digest. The
-//! chunks come first, then `meta` with their number, then the plan that names the digest. `uploads/DIGEST` exists under a
-//! lease of [`UPLOAD_SECONDS`] from before the first chunk on. A server that has stored a plan removes the
-//! components that neither a plan nor an upload names; each of these transactions expects that the upload is absent.
+//! A component is larger than a value of etcd may be, so it is kept in chunks of 512 KiB under its digest. The chunks
+//! come first, then `meta` with their number, then the plan that names the digest. `uploads/DIGEST` exists under a lease
+//! of five minutes from before the first chunk on. A server that has stored a plan removes the components that neither a
+//! plan nor an upload names; each of these transactions expects that the upload is absent.
 //!
 //! # Cost
 //! A plan costs a handful of calls and a call for each chunk. Each server reads all plans after each change of one.
