@@ -93,7 +93,7 @@ const CONSUL: &[Word] = &[
     word(
         "join",
         "servers with the same store know each other",
-        "`store.etcd` in the configuration: `mortise members` shows them",
+        "`[store.etcd]` in the configuration: `mortise members` shows them",
     ),
     word(
         "keygen",
