@@ -71,6 +71,18 @@ async fn a_command_on_one_server_is_followed_by_the_others() {
 }
 
 #[tokio::test]
+async fn the_last_of_several_commands_counts_on_every_server() {
+    let Some(shared) = Shared::new() else { return };
+    let (first, second) = (shared.start().await, shared.start().await);
+    // The second server is busy with the first plan when the later ones come.
+    for version in ["version-stamp-1", "version-stamp-2", "version-stamp-1", "version-stamp-2"] {
+        first.install(NAME, &guest(version)).await.unwrap();
+    }
+    until_version(&second, "2.0.0").await;
+    until_version(&first, "2.0.0").await;
+}
+
+#[tokio::test]
 async fn a_server_that_comes_later_has_what_was_planned_meanwhile() {
     let Some(shared) = Shared::new() else { return };
     let (one, two) = (guest("version-stamp-1"), guest("version-stamp-2"));

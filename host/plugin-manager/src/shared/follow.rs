@@ -85,6 +85,8 @@ impl Core {
         loop {
             changes.borrow_and_update();
             let mut pause = None;
+            // Whether a later plan waits for the end of an earlier one.
+            let mut is_behind = false;
             match shared.plans.list().await {
                 Err(error) => {
                     if !std::mem::replace(&mut is_fault_logged, true) {
@@ -101,6 +103,7 @@ impl Core {
                     for stored in plans {
                         let name = stored.plan.plugin.clone();
                         let is_new = followed.get(&name).is_none_or(|revision| *revision < stored.revision);
+                        is_behind |= is_new && busy.contains(&name);
                         if is_new && busy.insert(name.clone()) {
                             let key = (name, stored.revision);
                             let tried = attempts.get(&key).copied().unwrap_or_default();
@@ -126,7 +129,10 @@ impl Core {
                             Ok(Some(ended)) => ended,
                             Ok(None) => return,
                             // The manager ends with a defect, as after that of any background task.
-                            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+                            Err(ended) => match ended.try_into_panic() {
+                                Ok(panic) => std::panic::resume_unwind(panic),
+                                Err(_) => return,
+                            },
                         };
                         busy.remove(&key.0);
                         match step {
@@ -140,7 +146,7 @@ impl Core {
                             }
                         }
                         // The plan may have changed meanwhile.
-                        if changes.has_changed().unwrap_or(false) {
+                        if is_behind || changes.has_changed().unwrap_or(false) {
                             break;
                         }
                     }
