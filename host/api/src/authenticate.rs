@@ -200,7 +200,7 @@ impl Authorizer for UnknownCaller {
     }
 }
 
-/// Whether a request's headers have a token.
+/// Returns whether a request's headers have a token.
 #[cfg(feature = "ui")]
 pub(crate) fn has_token(headers: &HeaderMap) -> bool {
     token_from_headers(headers).is_some()

@@ -2,8 +2,8 @@
 //!
 //! They are the manager's memory: plugins that served, were disabled or rolled back survive a restart in them.
 //!
-//! Where several servers share a store, each has its memory in files ([`OwnRecords`]), and the resource is common: every
-//! server has a status of its own in it, `mortise/SERVER`, and `mortise` is that of the server that is worst off.
+//! Servers that share a store have their memory in files ([`OwnRecords`]), and the resource in common: every server has a
+//! status of its own in it, `mortise/SERVER`, and `mortise` is that of the server that is worst off.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -95,7 +95,7 @@ pub(crate) struct TrustFacts<'f> {
     pub(crate) is_bundled: bool,
     /// Whether a plugin that no operator has removed serves it, or served it before.
     pub(crate) has_served: bool,
-    /// Whether a caller installed it on another server that shares the store.
+    /// True if a caller installed it on another server that shares the store.
     pub(crate) is_planned: bool,
 }
 

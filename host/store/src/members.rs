@@ -37,6 +37,6 @@ pub struct Member {
     pub lag: u64,
     /// Work that only one server does at a time, and that this one does; sorted.
     pub holds: Vec<String>,
-    /// Whether it is the server that is asked.
+    /// True for the server that is asked.
     pub is_this: bool,
 }

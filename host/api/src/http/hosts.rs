@@ -34,13 +34,13 @@ impl Hosts {
         }
     }
 
-    /// Whether the server is reached by TLS.
+    /// Returns whether the server is reached by TLS.
     #[cfg(feature = "ui")]
     pub(super) fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// The port that the server listens on.
+    /// Returns the port that the server listens on.
     #[cfg(feature = "ui")]
     pub(super) fn port(&self) -> u16 {
         self.port

@@ -209,7 +209,7 @@ impl Core {
                 let Some(component) = &plan.component else {
                     return enable(self, name).await.map(drop).map_err(Obstacle::from);
                 };
-                // A disabled plugin takes no other component. If its file is gone, it begins anew.
+                // A disabled plugin takes no other component. If its file is gone, it is removed first.
                 if is_disabled && enable(self, name).await.is_err() {
                     remove(self, name).await?;
                 }

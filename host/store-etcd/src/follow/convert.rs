@@ -21,7 +21,7 @@ enum Found {
 /// Answers of a watch, cut into revisions.
 pub(super) struct Revisions {
     keys: Keys,
-    /// Whether a plan has changed since the last look.
+    /// True if a plan has changed since the last look.
     plans_changed: bool,
     /// Events of the last revision, which may be incomplete.
     pending: Vec<Event>,

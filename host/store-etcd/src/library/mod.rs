@@ -34,6 +34,8 @@ const CHUNK_BYTES: usize = 512 << 10;
 const UPLOAD_SECONDS: i64 = 300;
 /// Most attempts to store a plan whose component is removed meanwhile.
 const STORE_ATTEMPTS: usize = 3;
+/// Longest fault in a report, bytes; the rest is cut off.
+const MAX_FAULT_BYTES: usize = 4 << 10;
 /// Most keys in an answer.
 const PAGE_KEYS: i64 = 500;
 
@@ -191,7 +193,9 @@ impl Plans for Library {
     async fn report(&self, plugin: &str, revision: i64, fault: Option<&str>) -> Result<(), StoreError> {
         let mut transaction = Transaction::default();
         transaction.expect_revision(self.keys.plan(plugin), revision);
-        let record = ReportRecord { revision, fault: fault.unwrap_or_default().to_owned() };
+        let fault = fault.unwrap_or_default();
+        let end = fault.floor_char_boundary(MAX_FAULT_BYTES);
+        let record = ReportRecord { revision, fault: fault.get(..end).unwrap_or_default().to_owned() };
         transaction.put(self.keys.report(plugin, self.placements.server()), record.encode_to_vec());
         self.client.txn(transaction.into_request()).await.map(drop).map_err(store_error)
     }

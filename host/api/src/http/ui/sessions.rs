@@ -7,7 +7,7 @@
 //!   [`PAGE_HEADER`] besides, which a form of another page cannot send.
 //!
 //! # Limits
-//! [`MAX_SESSIONS`]; the oldest gives way to a new one.
+//! [`MAX_TOKEN_SESSIONS`] of a token, and [`MAX_SESSIONS`] of all; the oldest gives way to a new one, of the same token first.
 
 use std::{
     collections::HashMap,
@@ -24,6 +24,8 @@ use sha2::{Digest as _, Sha256};
 pub(super) const SESSION_LIFE: Duration = Duration::from_secs(12 * 60 * 60);
 /// Most sessions at once.
 const MAX_SESSIONS: usize = 1_024;
+/// Most sessions of a token at once: its holder alone cannot end those of others.
+const MAX_TOKEN_SESSIONS: usize = 16;
 /// Header of the page's requests.
 static PAGE_HEADER: HeaderName = HeaderName::from_static("x-mortise-ui");
 
@@ -87,8 +89,11 @@ impl Sessions {
         let mut by_key = self.by_key.lock();
         let now = Instant::now();
         by_key.retain(|_, session| session.ends > now);
-        if by_key.len() >= MAX_SESSIONS {
-            let oldest = by_key.iter().min_by_key(|(_, session)| session.ends).map(|(key, _)| *key);
+        let is_own = |session: &Session| *session.token == *token;
+        let has_many = by_key.values().filter(|session| is_own(session)).count() >= MAX_TOKEN_SESSIONS;
+        if has_many || by_key.len() >= MAX_SESSIONS {
+            let ending = by_key.iter().filter(|(_, session)| !has_many || is_own(session));
+            let oldest = ending.min_by_key(|(_, session)| session.ends).map(|(key, _)| *key);
             oldest.map(|key| by_key.remove(&key));
         }
         by_key.insert(key(&secret), Session { token: token.into(), ends: now + SESSION_LIFE });
@@ -185,5 +190,18 @@ mod tests {
         assert_eq!(sessions.by_key.lock().len(), MAX_SESSIONS);
         assert_eq!(token(&sessions, Method::GET, &with_cookie(&first, false)), Err(Code::Unauthenticated));
         assert_eq!(token(&sessions, Method::GET, &with_cookie(&rest[0], false)), Ok(Some("0".into())));
+    }
+
+    #[test]
+    fn the_holder_of_a_token_ends_its_own_sessions_alone() {
+        let sessions = Sessions::new(false, 8500);
+        let other = sessions.begin("other").unwrap();
+        let first = sessions.begin("many").unwrap();
+        for _ in 0..2 * MAX_SESSIONS {
+            sessions.begin("many").unwrap();
+        }
+        assert_eq!(sessions.by_key.lock().len(), MAX_TOKEN_SESSIONS + 1);
+        assert_eq!(token(&sessions, Method::GET, &with_cookie(&first, false)), Err(Code::Unauthenticated));
+        assert_eq!(token(&sessions, Method::GET, &with_cookie(&other, false)), Ok(Some("other".into())));
     }
 }
