@@ -1,6 +1,10 @@
 //! The start with a cluster: is it etcd, without known faults, with a store of ours; and is the copy one of that store?
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    path::Path,
+    sync::Arc,
+};
 
 use mortise_store::{Backend as _, Health, Options, SledBackend, StoreError, StoreId};
 use tokio::sync::watch;
@@ -83,6 +87,7 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
         server,
         own_revision,
         waiting,
+        unseen: VecDeque::new(),
         again: commits.again(),
         rewritten: HashMap::new(),
         usurped: None,

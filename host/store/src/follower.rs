@@ -10,8 +10,14 @@
 //! - A commit that was applied already changes nothing: after a restart, a copy may get its last commits once more.
 //! - A copy acknowledges nothing, so it need not sync its disk: a loss of power costs commits that come once more.
 //!
+//! # Quotas
+//! The copy lacks what the server has stored and not got back yet. So a draft comes with its [growth](DraftedGrowth), and
+//! the next one counts the growth of the drafts before it.
+//!
 //! # Cost
 //! A draft costs what a commit costs without the disk. Each is done by the commit thread, between two commits.
+
+use std::collections::BTreeMap;
 
 use mortise_resource::{EncodedResource, pb};
 
@@ -40,6 +46,23 @@ pub struct Draft {
     pub reads: Vec<DraftedRead>,
     /// Resources of which the accepted batches expect that nothing new refers to them.
     pub referrers: Vec<ExpectedId>,
+    /// Growth of tenancies by the accepted batches.
+    pub growth: DraftedGrowth,
+}
+
+/// Upper bound of what drafts add to tenancies: resources and bytes, by the key of the usage record. Room that a draft
+/// makes does not count, since the copy may have it already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DraftedGrowth(pub(crate) BTreeMap<Vec<u8>, (i64, i64)>);
+
+impl DraftedGrowth {
+    /// Adds the growth of another draft.
+    pub fn extend(&mut self, other: &Self) {
+        for (key, (resources, bytes)) in &other.0 {
+            let sum = self.0.entry(key.clone()).or_default();
+            *sum = (sum.0.saturating_add(*resources), sum.1.saturating_add(*bytes));
+        }
+    }
 }
 
 /// An accepted batch of a draft.

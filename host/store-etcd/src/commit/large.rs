@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use mortise_store::{
     Batch, ExpectedId, Mutation, StoreError,
-    follower::{Draft, DraftLimits, DraftedBatch, DraftedChange, DraftedEffect, DraftedRead},
+    follower::{Draft, DraftLimits, DraftedBatch, DraftedChange, DraftedEffect, DraftedGrowth, DraftedRead},
 };
 use tokio::time::Instant;
 
@@ -81,7 +81,7 @@ impl Committer {
         }
         let known = *self.applied.borrow();
         let limits = DraftLimits { base: self.keys.versions.last(known), operations: usize::MAX, bytes: usize::MAX };
-        let mut draft = match self.store.draft(vec![batch.clone()], limits).await {
+        let mut draft = match self.store.draft(vec![batch.clone()], limits, DraftedGrowth::default()).await {
             Ok(draft) => draft,
             Err(error) => return End::Failed(error),
         };

@@ -33,7 +33,7 @@ use std::{
 
 use mortise_store::{
     ExpectedId, Health, SledBackend, StoreError,
-    follower::{Draft, DraftedBatch},
+    follower::{Draft, DraftedBatch, DraftedGrowth},
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -73,6 +73,8 @@ pub(crate) struct Committer {
     pub(crate) waiting: mpsc::UnboundedReceiver<Pending>,
     /// Entrance for batches that are proposed once more.
     pub(crate) again: mpsc::WeakUnboundedSender<Pending>,
+    /// Growth by transactions that the copy may not have yet, with their revisions.
+    pub(crate) unseen: VecDeque<(i64, DraftedGrowth)>,
     /// Resources whose newest revision is that of a rewrite: their sequence, and this revision.
     pub(crate) rewritten: HashMap<Vec<u8>, (u64, i64)>,
     /// Reason why nothing is proposed any more: another server uses the key of this one.
@@ -130,7 +132,8 @@ impl Committer {
         // Before the draft: what the copy has meanwhile is compared once more, which costs a round at most.
         let known = *self.applied.borrow();
         let limits = draft_limits(self.keys.versions, known);
-        let draft = match self.store.draft(batches, limits).await {
+        let unseen = self.unseen_growth(known);
+        let draft = match self.store.draft(batches, limits, unseen).await {
             Ok(draft) => draft,
             Err(error) => {
                 let why = error.to_string();
@@ -138,7 +141,7 @@ impl Committer {
                 return Ok(());
             }
         };
-        let Draft { results, changes, reads, referrers } = draft;
+        let Draft { results, changes, reads, referrers, growth } = draft;
         let mut accepted = Vec::new();
         for result in results {
             let Some(pending) = taken.pop_front() else { break };
@@ -177,7 +180,21 @@ impl Committer {
             return Ok(());
         }
         let outcome = self.propose(transaction).await;
-        self.conclude(outcome, accepted, &reads, queue, &number).await
+        if let Some(revision) = self.conclude(outcome, accepted, &reads, queue, &number).await? {
+            self.unseen.push_back((revision, growth));
+        }
+        Ok(())
+    }
+
+    /// Returns the growth by transactions behind the revision `known` of the copy. A draft that is refused for what the
+    /// copy got meanwhile is repeated without it (`confirm`).
+    fn unseen_growth(&mut self, known: i64) -> DraftedGrowth {
+        while self.unseen.front().is_some_and(|(revision, _)| *revision <= known) {
+            self.unseen.pop_front();
+        }
+        let mut sum = DraftedGrowth::default();
+        self.unseen.iter().for_each(|(_, growth)| sum.extend(growth));
+        sum
     }
 
     async fn propose(&mut self, transaction: crate::client::Transaction) -> Outcome {
@@ -214,6 +231,7 @@ impl Committer {
         }
     }
 
+    /// Answers, repeats or fails the batches of a proposal. Returns the revision if they are stored.
     async fn conclude(
         &mut self,
         outcome: Outcome,
@@ -221,9 +239,12 @@ impl Committer {
         reads: &[mortise_store::follower::DraftedRead],
         queue: &mut VecDeque<Pending>,
         number: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<i64>, Fault> {
         match outcome {
-            Outcome::Accepted(revision) => self.answer(revision, accepted),
+            Outcome::Accepted(revision) => {
+                self.answer(revision, accepted);
+                return Ok(Some(revision));
+            }
             Outcome::Refused(answer) => {
                 self.learn(&answer, reads).await;
                 metrics::counter!("mortise_etcd_refused_total").increment(1);
@@ -241,14 +262,17 @@ impl Committer {
                 }
             }
             Outcome::Lost(fault) => match self.found_out(number).await {
-                Some(revision) => self.answer(revision, accepted),
+                Some(revision) => {
+                    self.answer(revision, accepted);
+                    return Ok(Some(revision));
+                }
                 None => {
                     put_back(accepted.into_iter().map(|(pending, _)| pending).collect(), queue);
                     return Err(fault);
                 }
             },
         }
-        Ok(())
+        Ok(None)
     }
 
     /// As `find_out`, and counts the lost answer.
@@ -346,7 +370,8 @@ impl Committer {
                 return pending.fail(error);
             }
             let known = *applied.borrow();
-            let drafted = store.draft(vec![pending.batch.clone()], draft_limits(versions, known)).await;
+            let batches = vec![pending.batch.clone()];
+            let drafted = store.draft(batches, draft_limits(versions, known), DraftedGrowth::default()).await;
             match drafted.map(|draft| draft.results.into_iter().next()) {
                 Ok(Some(Ok(batch))) if batch.has_changes => match again.upgrade() {
                     Some(again) => drop(again.send(pending)),

@@ -9,8 +9,12 @@ use mortise_resource::{
 use mortise_store::{
     Backend, Batch, ChangeStep, Consistency, Expectation, ExpectedId, ExpectedReferrers, Mutation, ReferrerSet,
     ScanPart, StoreError,
-    conformance::fixtures::{
-        Event, everything, id, labelled, list, next, number, numbered, query, resource, watch, write,
+    conformance::{
+        QUOTAS,
+        fixtures::{
+            Event, everything, id, labelled, list, next, number, numbered, query, resource, resource_in, tenancy,
+            type_of, watch, write,
+        },
     },
 };
 use mortise_store_etcd::EtcdBackend;
@@ -305,4 +309,31 @@ async fn a_deletion_that_expects_no_referrer_never_comes_after_one_of_another_se
     }
     println!("{deleted} deletions came first, {refused} were refused");
     assert!(deleted > 0 && refused > 0, "{deleted} deletions came first, {refused} were refused");
+}
+
+/// Writers of one server share the last place of a tenancy exactly, however their batches fall into transactions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_writers_of_a_server_share_the_last_place() {
+    let Some(cluster) = Servers::start(1).await else { return };
+    let server = &cluster.servers[0];
+    for turn in 0..100 {
+        let place = |name: String| resource_in(type_of("v1", "A"), tenancy("default", &format!("t-{turn}")), &name);
+        let filled = (1..QUOTAS.resources).map(|n| Mutation::Put(Box::new(place(format!("r-{n}")))));
+        server.commit(Batch::new(filled.collect())).await.unwrap();
+        let writers: Vec<_> = (0..6)
+            .map(|writer| {
+                let (server, resource) = (server.clone(), place(format!("w-{writer}")));
+                tokio::spawn(async move { server.put_limited(resource).await })
+            })
+            .collect();
+        let mut taken = 0;
+        for writer in writers {
+            match writer.await.unwrap() {
+                Ok(_) => taken += 1,
+                Err(StoreError::QuotaExceeded(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(taken, 1, "turn {turn}");
+    }
 }

@@ -60,7 +60,7 @@ use crate::{
     OpenedChanges, PastContent, Position, Query, Record, ScanPart, Snapshot, Stats, StoreError, Term, TypeKey, Usage,
     Watch,
     check::Problem,
-    follower::{Draft, DraftLimits, FilledResource, FollowedCommit},
+    follower::{Draft, DraftLimits, DraftedGrowth, FilledResource, FollowedCommit},
 };
 
 /// A store in a local directory.
@@ -183,12 +183,17 @@ impl SledBackend {
     }
 
     /// Checks [admitted](SledBackend::admit) batches as [`Backend::commit`] does, one after another, on the newest
-    /// state, and stores nothing.
+    /// state, and stores nothing. `unseen` is the growth of earlier drafts that this store may not have yet.
     ///
     /// # Errors
     /// Only faults of the store itself; a refused batch is a result of the draft.
-    pub async fn draft(&self, batches: Vec<Batch>, limits: DraftLimits) -> Result<Draft, StoreError> {
-        self.ask(|reply| Job::Draft(batches, limits, reply)).await
+    pub async fn draft(
+        &self,
+        batches: Vec<Batch>,
+        limits: DraftLimits,
+        unseen: DraftedGrowth,
+    ) -> Result<Draft, StoreError> {
+        self.ask(|reply| Job::Draft(batches, (limits, unseen), reply)).await
     }
 
     /// Applies commits of the store that this one follows, in order.

@@ -6,21 +6,30 @@ use crate::{
     Batch, ExpectedId, Mutation, Options, StoreError, TypeKey,
     engine::{
         commit::{commit_group::CommitGroup, job::Results},
-        tree::{change::Change, keys, table::Table, usage::UsageSums},
+        tree::{
+            change::Change,
+            keys,
+            table::Table,
+            usage::{Growth, UsageSums},
+        },
     },
-    follower::{Draft, DraftLimits, DraftedBatch, DraftedChange, DraftedEffect, DraftedRead, DraftedResult},
+    follower::{
+        Draft, DraftLimits, DraftedBatch, DraftedChange, DraftedEffect, DraftedGrowth, DraftedRead, DraftedResult,
+    },
 };
 
-/// Checks batches until one does not fit beside the earlier ones. `usage` is the usage of tenancies.
+/// Checks batches until one does not fit beside the earlier ones. `usage` is the usage of tenancies, and `unseen` what the
+/// shared store has besides.
 pub(super) fn draft(
     table: &Table,
     options: &Options,
     usage: &UsageSums,
     batches: Vec<Batch>,
-    limits: DraftLimits,
+    (limits, unseen): (DraftLimits, DraftedGrowth),
 ) -> Result<Draft, StoreError> {
     let base = limits.base;
     let mut group = CommitGroup::new(table, base, options, None);
+    group.growth = Growth::from(&unseen);
     let (mut results, mut referrers) = (Vec::new(), Vec::new());
     let mut changed = HashSet::new();
     for batch in batches {
@@ -53,7 +62,8 @@ pub(super) fn draft(
         sequence: group.slots.get(key).and_then(|slot| slot.before.as_ref()).map(|stored| stored.seq),
     });
     let reads = reads.collect();
-    Ok(Draft { results, changes: merged(&mut group, base), reads, referrers })
+    let growth = group.growth.drafted(&unseen);
+    Ok(Draft { results, changes: merged(&mut group, base), reads, referrers, growth })
 }
 
 /// Returns the keys of the resources that a batch may change.

@@ -7,7 +7,7 @@ use crate::{
     Batch, SnapshotHead, StoreError, Usage,
     check::Problem,
     engine::read::snapshot::SledSnapshot,
-    follower::{Draft, DraftLimits, FilledResource, FollowedCommit},
+    follower::{Draft, DraftLimits, DraftedGrowth, FilledResource, FollowedCommit},
 };
 
 /// Channel for the answer to a caller.
@@ -28,7 +28,7 @@ pub(crate) enum Job {
     /// Returns the use of tenancies, this many of them.
     Usage(usize, Reply<Usage>),
     /// Checks batches without storing anything.
-    Draft(Vec<Batch>, DraftLimits, Reply<Draft>),
+    Draft(Vec<Batch>, (DraftLimits, DraftedGrowth), Reply<Draft>),
     /// Applies commits of the store that this one follows.
     Follow(Vec<FollowedCommit>, Reply<()>),
     /// Adds content of the store that this one follows.

@@ -7,7 +7,10 @@ use mortise_resource::{EncodedResource, meta};
 use prost::Message as _;
 
 use super::*;
-use crate::{Quotas, Usage};
+use crate::{
+    Quotas, Usage,
+    follower::{Draft, DraftLimits, DraftedGrowth},
+};
 
 const KINDS: [&str; 3] = ["A", "B", "C"];
 const PLACES: [(&str, &str); 5] = [("", ""), ("p", ""), ("p", "n"), ("p", "nn"), ("pn", "n")];
@@ -322,6 +325,37 @@ async fn a_lowered_limit_refuses_only_growth() {
     }
     store.put_limited(resource("more")).await.unwrap();
     assert_true(&store).await;
+}
+
+/// A draft counts the growth of those before it, which the store does not have yet, and no room that they make.
+#[tokio::test]
+async fn a_draft_counts_what_earlier_ones_add() {
+    let store = TestStore::new(|options| Options { quotas: Quotas { resources: 2, bytes: 10_000 }, ..options });
+    let gone = write(&*store, &resource("gone")).await;
+    let limits = DraftLimits { base: 100, operations: 100, bytes: 1 << 20 };
+    let put = |resource| Batch::single(Mutation::Put(Box::new(resource))).limited();
+    let drafted = |batches: Vec<Batch>, unseen: DraftedGrowth| store.draft(batches, limits, unseen);
+    let refused = |draft: &Draft| matches!(draft.results.as_slice(), [Err(StoreError::QuotaExceeded(_))]);
+
+    let first = drafted(vec![put(resource("a"))], DraftedGrowth::default()).await.unwrap();
+    assert!(first.results[0].is_ok());
+    assert!(refused(&drafted(vec![put(resource("b"))], first.growth.clone()).await.unwrap()));
+    let another = drafted(vec![put(resource("b"))], DraftedGrowth::default()).await.unwrap();
+    assert_eq!(another.growth, first.growth, "each adds as much");
+    let seen = drafted(vec![put(resource("b"))], first.growth.clone()).await.unwrap();
+    assert_eq!(seen.growth, DraftedGrowth::default(), "a refused batch adds nothing");
+
+    let removal = Batch::single(Mutation::Delete { id: id(&gone), version: gone.version.clone() });
+    let removal = drafted(vec![removal], first.growth.clone()).await.unwrap();
+    assert_eq!(removal.growth, DraftedGrowth::default(), "the copy may lack the resource already");
+    let mut sum = first.growth.clone();
+    sum.extend(&removal.growth);
+    assert!(refused(&drafted(vec![put(resource("b"))], sum).await.unwrap()));
+
+    let large = drafted(vec![put(sized(resource("a"), 6_000))], DraftedGrowth::default()).await.unwrap();
+    let elsewhere = |bytes| put(sized(resource_in(type_of("v1", "B"), id(&gone).tenancy.unwrap(), "b"), bytes));
+    assert!(refused(&drafted(vec![elsewhere(6_000)], large.growth.clone()).await.unwrap()));
+    assert!(drafted(vec![elsewhere(3_000)], large.growth).await.unwrap().results[0].is_ok());
 }
 
 /// A restored store has the usage of its records, even over the quotas.

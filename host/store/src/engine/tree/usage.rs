@@ -27,6 +27,7 @@ use crate::{
     StoreError, TypeKey,
     check::Problem,
     engine::tree::{keys, record, table::Table, write_batch::WriteBatch},
+    follower::DraftedGrowth,
     quota::{Quota, QuotaExceeded, Quotas, TenancyText, TenancyUsage, TypeUsage, Usage},
 };
 
@@ -100,6 +101,17 @@ impl Growth {
         *delta = delta.plus(by);
     }
 
+    /// Returns what grows, without what shrinks, after `earlier`, which this growth began with.
+    pub(crate) fn drafted(&self, earlier: &DraftedGrowth) -> DraftedGrowth {
+        let before = Self::from(earlier);
+        let grown = |(key, now): (&Vec<u8>, &Delta)| {
+            let by = now.plus(before.of_type(key).negated());
+            let by = (by.resources.max(0), by.bytes.max(0));
+            (by != (0, 0)).then(|| (key.clone(), by))
+        };
+        DraftedGrowth(self.types.iter().filter_map(grown).collect())
+    }
+
     /// Whether there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.types.is_empty()
@@ -113,6 +125,13 @@ impl Growth {
         let from = self.types.range::<[u8], _>((Bound::Included(tenancy), Bound::Unbounded));
         let within = from.take_while(|(key, _)| key.starts_with(tenancy));
         within.fold(Delta::default(), |sum, (_, by)| sum.plus(*by))
+    }
+}
+
+impl From<&DraftedGrowth> for Growth {
+    fn from(growth: &DraftedGrowth) -> Self {
+        let delta = |(key, &(resources, bytes)): (&Vec<u8>, &(i64, i64))| (key.clone(), Delta { resources, bytes });
+        Self { types: growth.0.iter().map(delta).collect() }
     }
 }
 
