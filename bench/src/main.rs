@@ -13,6 +13,7 @@ mod apply;
 mod bare_wasmtime;
 mod calls;
 mod catalog;
+mod cluster;
 mod controller_writes;
 mod controllers;
 mod crowd;
@@ -101,6 +102,13 @@ enum Command {
     },
     /// Durable writes against etcd, if it is on PATH, 64 and 1 clients.
     Etcd,
+    /// Servers over one etcd, if it is on PATH: writes beside etcd's own transactions, the lag between servers, the cost
+    /// of reads, and a server that starts without its copy.
+    Cluster {
+        /// Resources of the server that starts without its copy.
+        #[arg(long, default_value_t = 100_000)]
+        resources: usize,
+    },
     /// The hooks of one write by their parts, in process, beside bare wasmtime and native code.
     Hooks,
     /// Cost of each hostile guest to the writes of another type.
@@ -245,6 +253,7 @@ fn main() -> Outcome<()> {
             Command::Tokens => tokens::measure(rounds).await,
             Command::Against { binary } => calls::against(rounds, &binary).await,
             Command::Etcd => etcd::run(rounds).await,
+            Command::Cluster { resources } => cluster::measure(rounds, resources).await,
             Command::Targets { other } => {
                 fanout::single_writes(rounds, other.as_deref()).await?;
                 calls::lists(rounds).await?;
@@ -282,6 +291,7 @@ fn main() -> Outcome<()> {
                 apply::measure(rounds.count, 10_000).await?;
                 tokens::measure(rounds).await?;
                 etcd::run(rounds).await?;
+                cluster::measure(rounds, 100_000).await?;
                 hostile::measure(rounds).await?;
                 controllers::measure(rounds, 100_000).await?;
                 controller_writes::measure(rounds, 20_000).await?;

@@ -4,7 +4,7 @@ use mortise_api::ServerServiceClient;
 use mortise_resource::data::{ServerStatusRequest, ServerStatusResponse};
 use tonic::transport::Channel;
 
-use crate::support::{Server, Setup, artist, gvk, mortise, tenancy};
+use crate::support::{Server, Setup, artist, gvk, is_left_out_over_etcd, mortise, tenancy};
 
 async fn client(server: &Server) -> ServerServiceClient<Channel> {
     ServerServiceClient::new(server.channel().await)
@@ -25,6 +25,9 @@ fn calls(status: &ServerStatusResponse, method: &str) -> u64 {
 
 #[tokio::test]
 async fn status_counts_resources_and_follows_changes() {
+    if is_left_out_over_etcd("the history of a copy begins with its filling") {
+        return;
+    }
     let server = Server::start().await;
     let first = status(&server).await;
     assert_eq!((first.version.as_str(), first.mode.as_str()), (env!("CARGO_PKG_VERSION"), "dev"));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Server, artist,
     http::{ARTISTS, Events},
-    id, labelled,
+    id, is_left_out_over_etcd, labelled,
 };
 
 async fn shop() -> Server {
@@ -120,6 +120,9 @@ async fn an_invalid_query_is_a_problem() {
 
 #[tokio::test]
 async fn a_watch_of_a_query_goes_on_where_it_was() {
+    if is_left_out_over_etcd("the history of a copy begins with its filling") {
+        return;
+    }
     let server = shop().await;
     let path = format!("{ARTISTS}?watch&selector=env%3Dprod");
     let mut events = Events::open(&server, &path).await;

@@ -25,6 +25,9 @@ async fn write_things(world: &Servers, prefix: &str, number: usize) -> Vec<pb::I
 
 #[tokio::test]
 async fn a_snapshot_removes_up_to_the_share_and_not_one_more() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let env = [("MORTISE_REGION_MAX_REMOVED", "2"), ("MORTISE_REGION_MAX_REMOVED_PERCENT", "20")];
     let mut world = Servers::start(&EU_US, &policy(&EU_US, "eu", &[]), &env).await;
     let kept = write_things(&world, "kept", 20).await;

@@ -41,6 +41,9 @@ async fn adopt(world: &Servers, action: AdoptAction, dry_run: bool) -> Result<Ad
 
 #[tokio::test]
 async fn a_peer_that_comes_back_empty_is_stopped_until_an_operator_accepts_it() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let (mut world, ids, child) = with_things(3).await;
     let before = world.peer("us", "eu").await.store_id;
     assert!(!before.is_empty());
@@ -115,6 +118,9 @@ async fn a_server_of_another_region_at_the_address_is_not_followed() {
 
 #[tokio::test]
 async fn a_snapshot_that_removes_too_much_stops_the_peer() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let (mut world, ids, child) = with_things(30).await;
     world.kill("eu").await;
     let old = world.copy_store("eu");
@@ -155,6 +161,9 @@ async fn a_snapshot_that_removes_too_much_stops_the_peer() {
 /// Other incarnations under the same names remove as much as missing ones.
 #[tokio::test]
 async fn a_snapshot_that_replaces_too_much_stops_the_peer() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let (mut world, ..) = with_things(1).await;
     world.kill("eu").await;
     let old = world.copy_store("eu");

@@ -37,6 +37,9 @@ async fn run(args: &[&str], env: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn everything_that_is_written_is_the_users_alone_whatever_the_mask() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let outer = tempfile::tempdir().unwrap();
     let at = |name: &str| outer.path().join(name).display().to_string();
     let data = outer.path().join("data");

@@ -7,7 +7,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::support::{Client, Server, Setup, any, artist, eventually, gvk, id, mortise, refusal, resource};
+use crate::support::{
+    Client, Server, Setup, any, artist, eventually, gvk, id, is_left_out_over_etcd, mortise, refusal, resource,
+};
 use mortise_resource::pb;
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
@@ -240,6 +242,9 @@ async fn a_second_process_is_refused_and_the_first_serves_on() {
 
 #[tokio::test]
 async fn a_newer_format_is_refused_and_left_alone() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let server = Setup::new().data_dir(dir.path()).start().await;
     let written = server.write(artist("korn")).await.unwrap();

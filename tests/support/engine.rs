@@ -19,3 +19,12 @@ pub fn settings(data_dir: &Path) -> Vec<(&'static str, String)> {
         Ok(other) => panic!("MORTISE_TEST_ENGINE is sled or etcd, got {other}"),
     }
 }
+
+/// Whether the servers under test share their content over etcd, where a test does not apply; says why.
+pub fn is_left_out_over_etcd(why: &str) -> bool {
+    let is_etcd = std::env::var("MORTISE_TEST_ENGINE").is_ok_and(|engine| engine == "etcd");
+    if is_etcd {
+        super::skipped(&format!("over etcd: {why}"));
+    }
+    is_etcd
+}

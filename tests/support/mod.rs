@@ -12,6 +12,7 @@ pub mod tokens;
 pub mod transcript;
 mod waiting;
 
+pub use engine::is_left_out_over_etcd;
 pub use refusals::*;
 pub use resources::*;
 pub use server::*;

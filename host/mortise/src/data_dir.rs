@@ -7,8 +7,10 @@ use mortise_durable_fs::{FsError, tighten};
 use crate::bootstrap;
 
 /// Names that Mortise gives to entries of a data directory. Others, such as a user's own files, keep their modes.
-const ENTRIES: [&str; 10] = [
+const ENTRIES: [&str; 12] = [
     "store",
+    "store.migrated",
+    "copy",
     "plugins",
     "plugin-files",
     "cache",

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use mortise_controller::{AlwaysLeased, Leases};
 use mortise_plugin_manager::shared::Shared;
-use mortise_store::{Backend, MemberInfo, Options, SledBackend, StoreError};
+use mortise_store::{Backend, Lock, MemberInfo, Options, SledBackend, StoreError};
 use mortise_store_etcd::{EtcdBackend, EtcdError, EtcdOptions};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -31,8 +31,8 @@ pub(crate) enum OpenError {
 pub(crate) enum Store {
     /// The data directory.
     Sled(Arc<SledBackend>),
-    /// An etcd cluster, with a copy in the data directory.
-    Etcd(Arc<EtcdBackend>),
+    /// An etcd cluster, with a copy in the data directory, whose place for a store of its own is locked.
+    Etcd(Arc<EtcdBackend>, #[expect(dead_code, reason = "held, never read")] Arc<Lock>),
 }
 
 impl Store {
@@ -60,7 +60,7 @@ impl Store {
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Self::Sled(store) => store.clone(),
-            Self::Etcd(store) => store.clone(),
+            Self::Etcd(store, _) => store.clone(),
         }
     }
 
@@ -68,27 +68,27 @@ impl Store {
     pub(crate) fn leases(&self) -> Arc<dyn Leases> {
         match self {
             Self::Sled(_) => Arc::new(AlwaysLeased),
-            Self::Etcd(store) => Arc::new(SharedLeases(store.clone())),
+            Self::Etcd(store, _) => Arc::new(SharedLeases(store.clone())),
         }
     }
 
     /// Returns the plans of plugins, if several servers share the store. `dir` is the directory of this server's copy.
     pub(crate) fn shared(&self, dir: &Path) -> Option<Shared> {
-        let Self::Etcd(store) = self else { return None };
+        let Self::Etcd(store, _) = self else { return None };
         let plans = Arc::new(store.library().clone());
         Some(Shared { server: store.server().to_owned(), records: dir.join("plugins"), plans })
     }
 
     /// Tells the other servers about this one.
     pub(crate) fn introduce(&self, info: MemberInfo) {
-        if let Self::Etcd(store) = self {
+        if let Self::Etcd(store, _) = self {
             store.introduce(info);
         }
     }
 
     /// Gives up the leases, so that another server goes on at once.
     pub(crate) async fn give_up(&self) {
-        if let Self::Etcd(store) = self {
+        if let Self::Etcd(store, _) = self {
             store.give_up().await;
         }
     }
@@ -100,7 +100,7 @@ impl Store {
                 store.close();
                 store.poisoned().map(str::to_owned)
             }
-            Self::Etcd(store) => {
+            Self::Etcd(store, _) => {
                 store.close();
                 store.poisoned()
             }
@@ -127,11 +127,13 @@ fn prepare(data_dir: &Path) -> Result<(), OpenError> {
 }
 
 async fn shared(etcd: EtcdOptions, copy: Options, local: &Path) -> Result<Store, OpenError> {
-    if local.exists() {
+    // Another process may serve the data directory by the other engine.
+    let lock = Lock::take(local)?;
+    if local.join("store").exists() {
         tracing::warn!(
             store = %local.display(),
             "the data directory also has a store of its own, which is not served while store.engine is etcd"
         );
     }
-    Ok(Store::Etcd(Arc::new(EtcdBackend::open(&etcd, copy).await?)))
+    Ok(Store::Etcd(Arc::new(EtcdBackend::open(&etcd, copy).await?), Arc::new(lock)))
 }

@@ -8,7 +8,7 @@ use mortise_test_guests::Node;
 use tonic::Code;
 
 use super::{NODE, delete, list, node, ownership, setup, start, undeclared};
-use crate::support::{Setup, id, id_of, noted, owned, refusal};
+use crate::support::{Setup, id, id_of, is_left_out_over_etcd, noted, owned, refusal};
 
 #[tokio::test]
 async fn a_tree_follows_links_both_ways() {
@@ -76,6 +76,9 @@ async fn references_stored_before_their_declaration_are_found() {
 /// A status written during the first reading of a type does not lose the references of the resource.
 #[tokio::test]
 async fn references_written_during_the_first_reading_are_recorded() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let before = Setup::new().component("references", undeclared()).data_dir(dir.path()).start().await;
     before.write(node("target", &Node::default())).await.unwrap();

@@ -12,7 +12,7 @@ use prost_types::{FieldMask, Timestamp};
 use tonic::Code;
 
 use super::{CONCEPT, Client, concept, stateful, stateless, watches};
-use crate::support::{Server, Setup, artist, gvk, id, id_of, metadata, names, refusal};
+use crate::support::{Server, Setup, artist, gvk, id, id_of, is_left_out_over_etcd, metadata, names, refusal};
 
 async fn searched(server: &Server, filter: &str) -> Vec<pb::Resource> {
     let request = SearchRequest {
@@ -91,6 +91,9 @@ async fn changes_outside_mask_and_view_are_not_sent() {
 /// A killed server returns with the same history: a client that resumes misses and repeats nothing.
 #[tokio::test]
 async fn a_resumed_watch_loses_and_repeats_nothing_over_kills() {
+    if is_left_out_over_etcd("the history of a copy begins with its filling") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let mut server = Setup::new().data_dir(dir.path()).start().await;
     let filter = r#"meta.labels.env = "prod" AND metadata.n < "5""#;
