@@ -1,6 +1,8 @@
 //! Packs the sources of the guest SDK, and all that it needs to compile outside of this repository, so that `mortise
 //! plugin new` works with nothing but the binary.
 //!
+//! A second pack has the plugins of `examples/languages`, of which `mortise plugin new --lang` makes new ones.
+//!
 //! The pack is a cut of the repository with its folders in place: the SDK's paths to `wit/` and `proto/` stay valid.
 //! The top Cargo.toml is cut to what these crates inherit.
 
@@ -28,6 +30,12 @@ const DATA: [&str; 6] = [
     "wit/v0.1.0",
 ];
 
+/// Folder of the plugins in other languages.
+const LANGUAGES: &str = "examples/languages";
+
+/// Parts of that folder which a new plugin begins with.
+const LANGUAGE_PARTS: [&str; 8] = ["c", "cases", "go", "javascript", "proto", "python", "tools", "wit"];
+
 fn main() -> Result<(), Box<dyn Error>> {
     let root = fs::canonicalize(PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../.."))?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -45,14 +53,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     let top = out.join("vendored.toml");
     fs::write(&top, workspace(&root)?)?;
 
-    let mut table = String::from("&[\n");
-    for path in &files {
-        writeln!(table, "    ({path:?}, include_bytes!({:?})),", root.join(path))?;
-    }
+    let mut table = table(&root, &files)?;
     writeln!(table, "    (\"Cargo.toml\", include_bytes!({top:?})),\n]")?;
     fs::write(out.join("sdk.rs"), table)?;
     println!("cargo::rerun-if-changed={}", root.join("Cargo.toml").display());
+    languages(&root, &out)
+}
+
+/// Packs the plugins in other languages: what version control has, without faults on purpose and pages.
+fn languages(root: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+    let mut files = BTreeSet::new();
+    for part in LANGUAGE_PARTS {
+        collect(root, &Path::new(LANGUAGES).join(part), &mut files)?;
+    }
+    let left_out = ["hostile", "README.md", "__pycache__", "/generated/", "node_modules", "message_test.go"];
+    files.retain(|path| !left_out.iter().any(|part| path.contains(part)));
+    let mut table = table(root, &files)?;
+    table.push_str("]\n");
+    fs::write(out.join("languages.rs"), table)?;
     Ok(())
+}
+
+/// Begins the source of a slice with the path and the content of each file.
+fn table(root: &Path, files: &BTreeSet<String>) -> Result<String, Box<dyn Error>> {
+    let mut table = String::from("&[\n");
+    for path in files {
+        writeln!(table, "    ({path:?}, include_bytes!({:?})),", root.join(path))?;
+    }
+    Ok(table)
 }
 
 /// Adds a file, or every file below a folder. A missing path is left out: not every crate has every part.

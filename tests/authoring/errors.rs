@@ -42,7 +42,7 @@ async fn commands_that_cannot_begin_exit_with_2() {
         ),
         (
             vec!["build"],
-            "mortise: there is no Cargo.toml in .\n  hint: `mortise plugin new NAME` makes a plugin; `cd` into one, or give \
+            "mortise: there is no Cargo.toml and no mortise.toml in .\n  hint: `mortise plugin new NAME` makes a plugin; `cd` into one, or give \
              its folder with --path DIR\n",
         ),
         (

@@ -6,6 +6,7 @@ mod migrate;
 mod placement;
 mod plugins;
 mod sharing;
+mod upgrade;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

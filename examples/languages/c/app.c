@@ -1,17 +1,10 @@
 // The type `fleet_c.v1.Device`: defaults, rules, permissions and a reconciler.
 #include <string.h>
 
+#include <version.h>
+
 #include "device.h"
 #include "mortise.h"
-
-#ifdef HOSTILE
-#define VERSION "0.2.0"
-void hostile(bytes model);
-#else
-#define VERSION "0.1.0"
-// A plugin of your own has no such function.
-static void hostile(bytes model) { (void)model; }
-#endif
 
 // Fills in absent fields, and brings addresses into one form.
 static void fill_in(resource *one) {
@@ -46,11 +39,11 @@ static void judge(const resource *one, const resource *prior, diagnostics *said)
     if (prior && !same(device_read(prior->data).model, data.model)) warning(said, text("the model changes"), PATH("model"));
 }
 
-// Devices are written by callers with `device:write` on the name.
+// Writers need `device:write` on the name.
 static bool may_write(const resource *one) { return allowed("device:write", one->name); }
 
-// The reconciler: called for each device when the server starts, whenever it changes, and now and then. Remembers how many addresses a
-// device has, and says in its status how it is polled.
+// The reconciler: called for each resource of the type when the server starts, whenever it changes, and now and then.
+// Remembers how many addresses it has, and says in its status how it is polled.
 static bytes poll(bytes id, bytes name) {
     bytes key = format("addresses/%.*s", (int)name.length, name.at);
     resource one;

@@ -1,9 +1,9 @@
-// The reconciler: called for each device when the server starts, whenever it changes, and now and then.
+// The reconciler: called for each resource of the type when the server starts, whenever it changes, and now and then.
 
 import { FALSE, info, TRUE } from "./mortise.js";
 import { decodeText, encodeText } from "./utf8.js";
 
-// Remembers how many addresses a device has, and says in its status how it is polled.
+// Remembers how many addresses it has, and says in its status how it is polled.
 export function poll(ctx, id, name) {
     const key = `addresses/${name}`;
     const device = ctx.read(id);

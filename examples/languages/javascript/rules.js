@@ -1,4 +1,4 @@
-// The hooks of a device: they depend on their arguments only.
+// The hooks of the type: they depend on their arguments only.
 
 import { require } from "./mortise.js";
 import { hostile } from "./version.js";
@@ -20,5 +20,5 @@ export function judge({ data }, prior, said) {
     if (prior && prior.data.model !== data.model) said.warning("the model changes", "model");
 }
 
-// Devices are written by callers with `device:write` on the name.
+// Writers need `device:write` on the name.
 export const mayWrite = (device) => require("device:write", device.name);

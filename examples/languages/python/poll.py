@@ -1,11 +1,11 @@
-"""The reconciler: called for each device when the server starts, whenever it changes, and now and then."""
+"""The reconciler: called for each resource of the type when the server starts, whenever it changes, and now and then."""
 
 from device import Device
 from mortise_sdk import FALSE, TRUE, Context, condition, info
 
 
 def poll(ctx: Context, id: bytes, name: str):
-    """Remembers how many addresses a device has, and says in its status how it is polled."""
+    """Remembers how many addresses it has, and says in its status how it is polled."""
     key = f"addresses/{name}"
     device = ctx.read(id, Device)
     if device is None:

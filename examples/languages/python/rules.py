@@ -1,4 +1,4 @@
-"""The hooks of a device: they depend on their arguments only."""
+"""The hooks of the type: they depend on their arguments only."""
 
 from mortise_sdk import Diagnostics, Resource, require
 from version import hostile
@@ -28,5 +28,5 @@ def judge(device: Resource, prior: Resource | None, said: Diagnostics):
 
 
 def may_write(device: Resource):
-    """Devices are written by callers with `device:write` on the name."""
+    """Demands `device:write` on the name from writers."""
     return require("device:write", device.name)

@@ -20,8 +20,10 @@
 mod bench;
 mod build;
 mod dev;
+mod external;
 mod fault;
 mod inspect;
+mod languages;
 mod lockfile;
 mod names;
 mod new;
@@ -43,7 +45,7 @@ pub use inspect::{Format, Inspect, is_file};
 /// plugins of a server, and the argument decides ([`is_file`]).
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Makes a plugin: a crate that builds and passes its own tests
+    /// Makes a plugin in one of five languages, which builds and passes its own tests
     #[command(after_help = after(new::EXAMPLES))]
     New(new::New),
     /// Compiles a plugin to a component

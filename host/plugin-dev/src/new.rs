@@ -1,21 +1,31 @@
-//! `mortise plugin new`: a crate that builds, passes its own tests and can be served at once.
+//! `mortise plugin new`: a plugin that builds, passes its own tests and can be served at once.
 
 use std::{
     fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
 use mortise_cli::{CliError, Exit, ui};
 
-use crate::{fault, names::Names, sdk, template};
+use crate::{
+    fault,
+    languages::{self, Language, NewFile},
+    names::Names,
+    sdk, template,
+};
 
 pub(crate) const EXAMPLES: &str = "\
 mortise plugin new guest-book
-mortise plugin new shop --type shop.v1.Order --with-reconciler";
+mortise plugin new shop --type shop.v1.Order --with-reconciler
+mortise plugin new lamps --lang python";
 
 /// Folder of the SDK in a new plugin.
 const VENDOR: &str = "vendor/mortise";
+
+/// Mode of programs in a new plugin; the user's mask does not apply.
+const PROGRAM_MODE: u32 = 0o755;
 
 /// Arguments of `plugin new`.
 #[derive(Debug, Args)]
@@ -25,10 +35,13 @@ pub struct New {
     /// The plugin's type [default: one named after the plugin, in v1]
     #[arg(long = "type", value_name = "GROUP.VERSION.Kind")]
     type_name: Option<String>,
-    /// Adds a reconciler, with its test.
+    /// The language.
+    #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
+    lang: Language,
+    /// Adds a reconciler, with its test; in languages other than Rust it is always there.
     #[arg(long)]
     with_reconciler: bool,
-    /// The folder of the crate, which must be empty or new [default: NAME]
+    /// The plugin's folder, which must be empty or new [default: NAME]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// Uses the crate mortise-plugin of a checkout, instead of the one in this binary.
@@ -50,10 +63,7 @@ impl New {
     fn write(&self) -> Result<String, CliError> {
         let names = Names::new(&self.name, self.type_name.as_deref())?;
         let dir = self.path.clone().unwrap_or_else(|| PathBuf::from(&self.name));
-        let sdk_path = match &self.sdk {
-            None => format!("{VENDOR}/{}", sdk::CRATE),
-            Some(given) => checkout(given)?,
-        };
+        let files = self.files(&names)?;
         refuse_to_overwrite(&dir, &self.name)?;
         // Nothing is left half done: the last step moves everything into place. An existing folder is not replaced,
         // since it may be a shell's current one.
@@ -64,16 +74,20 @@ impl New {
         let unfinished = tempfile::Builder::new().prefix(".mortise-new-").tempdir_in(parent);
         let unfinished = unfinished.map_err(fault::file("write to", parent))?;
         let made = unfinished.path().join("plugin");
-        if self.sdk.is_none() {
+        if self.lang == Language::Rust && self.sdk.is_none() {
             let vendor = made.join(VENDOR);
             sdk::write(&vendor).map_err(fault::file("write to", &vendor))?;
         }
-        for (path, text) in template::files(&names, self.with_reconciler, &sdk_path) {
+        for NewFile { path, content, is_program } in files {
             let path = made.join(path);
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).map_err(fault::file("create", folder))?;
             }
-            fs::write(&path, text).map_err(fault::file("write", &path))?;
+            fs::write(&path, content).map_err(fault::file("write", &path))?;
+            if is_program {
+                let mode = fs::Permissions::from_mode(PROGRAM_MODE);
+                fs::set_permissions(&path, mode).map_err(fault::file("change", &path))?;
+            }
         }
         if is_there {
             move_in(&made, &dir)?;
@@ -81,6 +95,24 @@ impl New {
             fs::rename(&made, &dir).map_err(fault::file("create", &dir))?;
         }
         Ok(summary(&names, &dir))
+    }
+}
+
+impl New {
+    /// Returns the plugin's own files.
+    fn files(&self, names: &Names) -> Result<Vec<NewFile>, CliError> {
+        if self.lang != Language::Rust {
+            if self.sdk.is_some() {
+                return Err(fault::usage("--sdk is the crate of plugins in Rust", "leave --sdk or --lang out"));
+            }
+            return languages::files(names, self.lang);
+        }
+        let sdk_path = match &self.sdk {
+            None => format!("{VENDOR}/{}", sdk::CRATE),
+            Some(given) => checkout(given)?,
+        };
+        let files = template::files(names, self.with_reconciler, &sdk_path).into_iter();
+        Ok(files.map(|(path, text)| NewFile { path, content: text.into_bytes(), is_program: false }).collect())
     }
 }
 
@@ -151,7 +183,14 @@ mod tests {
     use super::*;
 
     fn new(dir: &Path, with_reconciler: bool) -> New {
-        New { name: "guest-book".into(), type_name: None, with_reconciler, path: Some(dir.to_owned()), sdk: None }
+        New {
+            name: "guest-book".into(),
+            type_name: None,
+            lang: Language::Rust,
+            with_reconciler,
+            path: Some(dir.to_owned()),
+            sdk: None,
+        }
     }
 
     #[test]
@@ -196,6 +235,7 @@ mod tests {
         let new = New {
             name: "guest-book".into(),
             type_name: None,
+            lang: Language::Rust,
             with_reconciler: false,
             path: Some(path.clone()),
             sdk: None,
@@ -221,5 +261,20 @@ mod tests {
         let refused =
             New { sdk: Some(dir.path().to_owned()), ..new(&dir.path().join("x"), false) }.write().unwrap_err();
         assert!(refused.message.contains("is not a checkout of Mortise"), "{refused}");
+    }
+
+    #[test]
+    fn a_plugin_in_another_language_has_programs_and_no_crate() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("guest-book");
+        let written = New { lang: Language::Go, ..new(&path, false) }.write().unwrap();
+        assert!(written.contains("mortise plugin build && mortise plugin test"), "{written}");
+        assert!(!path.join("Cargo.toml").exists() && path.join("app/plugin.go").exists());
+        for program in ["build", "contract/tools", "contract/layout"] {
+            assert_eq!(fs::metadata(path.join(program)).unwrap().permissions().mode() & 0o777, 0o755, "{program}");
+        }
+        let sdk = Some(dir.path().to_owned());
+        let refused = New { lang: Language::C, sdk, ..new(&path, false) }.write().unwrap_err();
+        assert!(refused.message.contains("--sdk is the crate of plugins in Rust"), "{refused}");
     }
 }

@@ -3,7 +3,7 @@
 use std::{fs, io, path::Path};
 
 /// Paths and contents: a cut of the repository, with its folders in place.
-static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
+pub(crate) static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
 /// Folder of the crate `mortise-plugin` in the pack.
 pub(crate) const CRATE: &str = "plugins/sdk";

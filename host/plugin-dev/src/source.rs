@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Exit};
 use mortise_guest_build::{self as guest_build, Error, StopHandle};
 
-use crate::fault;
+use crate::{external::BuildCommand, fault};
 
 /// Folder of components, below cargo's target directory.
 const FOLDER: &str = "plugins";
@@ -15,7 +15,7 @@ const FOLDER: &str = "plugins";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Build")]
 pub(crate) struct Crate {
-    /// The plugin's folder, with its Cargo.toml [default: the current one]
+    /// The plugin's folder, with its Cargo.toml or mortise.toml [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) path: Option<PathBuf>,
     /// The target to compile for
@@ -76,16 +76,25 @@ impl Crate {
         self.path.as_ref().map_or_else(|| part.into(), |dir| dir.join(part))
     }
 
-    /// Compiles the crate, and returns the component's path. The output of cargo goes to standard error as it comes.
+    /// Compiles the crate, or runs the command of `mortise.toml`, and returns the component's path. The output goes to standard error as it comes.
     /// Dropping the future ends cargo.
     ///
     /// # Errors
     /// A refusal of cargo or rustup, with the next step.
     pub(crate) async fn build(&self) -> Result<PathBuf, CliError> {
         let dir = self.dir();
+        if let Some(command) = BuildCommand::read(dir)? {
+            if self.target != Target::Bare || !self.features.is_empty() || self.lines || self.locked {
+                return Err(fault::usage(
+                    "--target, --features, --lines and --locked are for crates of Rust",
+                    "leave them out: mortise.toml names the command that builds this plugin",
+                ));
+            }
+            return command.run(dir).await;
+        }
         if !dir.join("Cargo.toml").is_file() {
             return Err(fault::usage(
-                format!("there is no Cargo.toml in {}", dir.display()),
+                format!("there is no Cargo.toml and no mortise.toml in {}", dir.display()),
                 "`mortise plugin new NAME` makes a plugin; `cd` into one, or give its folder with --path DIR",
             ));
         }

@@ -39,6 +39,7 @@ pub mod library;
 pub mod load;
 mod options;
 mod placement;
+mod planted;
 mod record;
 mod start;
 

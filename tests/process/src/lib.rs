@@ -4,6 +4,7 @@
 //! discarded, unless the command says otherwise.
 
 pub mod etcd;
+pub mod proxy;
 
 use std::{
     error::Error,

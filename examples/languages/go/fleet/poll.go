@@ -7,8 +7,8 @@ import (
 	"wit_component/mortise"
 )
 
-// The reconciler: called for each device when the server starts, whenever it changes, and now and then. Remembers how many addresses a
-// device has, and says in its status how it is polled.
+// The reconciler: called for each resource of the type when the server starts, whenever it changes, and now and then.
+// Remembers how many addresses it has, and says in its status how it is polled.
 func poll(ctx mortise.Context, request mortise.Request[Device]) error {
 	key := "addresses/" + request.Name
 	one, err := request.Read()

@@ -39,7 +39,7 @@ func judge(one, prior *mortise.Resource[Device], said *mortise.Diagnostics) {
 	}
 }
 
-// Devices are written by callers with `device:write` on the name.
+// Writers need `device:write` on the name.
 func mayWrite(one *mortise.Resource[Device]) mortise.Decision {
 	return mortise.Require("device:write", one.Name())
 }

@@ -51,6 +51,7 @@ use crate::{
     client::{Client, Fault, RangeRequest, TxnResponse, response_op},
     keys::Keys,
     placement::Fence,
+    planted,
 };
 
 /// Pause after a failed attempt.
@@ -260,6 +261,11 @@ impl Committer {
                 for (pending, _) in accepted {
                     pending.fail(repeated(&mut error));
                 }
+            }
+            Outcome::Lost(fault) if planted::happens(planted::Fault::GuessedOutcome) => {
+                self.own_revision = own_key(&self.client, &self.keys, &self.server).await?;
+                put_back(accepted.into_iter().map(|(pending, _)| pending).collect(), queue);
+                return Err(fault);
             }
             Outcome::Lost(fault) => match self.found_out(number).await {
                 Some(revision) => {

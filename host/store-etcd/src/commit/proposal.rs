@@ -14,6 +14,7 @@ use crate::{
     client::Transaction,
     keys::Keys,
     placement::Fence,
+    planted,
     record::{HeadRecord, ResourceRecord, unversioned},
 };
 
@@ -46,6 +47,9 @@ impl Proposal<'_> {
         let own = self.keys.server(self.server);
         transaction.expect_revision(own.clone(), self.own_revision);
         for Fence { key, made_at } in self.fences {
+            if planted::happens(planted::Fault::NoFencing) {
+                continue;
+            }
             transaction.expect_made_at(key.clone(), *made_at);
             transaction.tell_if_refused(key.clone(), true);
         }

@@ -25,6 +25,7 @@ pub(crate) use self::fill::fill;
 use crate::{
     client::{Client, Fault, RangeRequest, WatchCreateRequest, WatchResponse},
     keys::{Keys, range_end},
+    planted,
 };
 
 /// Pause after a failed attempt to watch.
@@ -145,7 +146,8 @@ impl Follower {
     /// Applies commits; waits while the disk is full, since no commit may be left out.
     async fn apply(&self, commits: Vec<FollowedCommit>, revision: i64) -> Result<(), End> {
         loop {
-            match self.store.follow(commits.clone()).await {
+            let commits = if planted::happens(planted::Fault::FollowerSkips) { Vec::new() } else { commits.clone() };
+            match self.store.follow(commits).await {
                 Ok(()) => break,
                 Err(StoreError::Full { .. }) => sleep(FULL_PAUSE).await,
                 Err(error) => return Err(End::Store(error)),

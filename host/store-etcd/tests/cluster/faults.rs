@@ -7,19 +7,21 @@ use mortise_store::{
     conformance::fixtures::{id, list, number, numbered, query, resource, write},
 };
 use mortise_store_etcd::{EtcdBackend, EtcdError, EtcdOptions, Tls};
-use mortise_test_process::etcd::{Etcd, ServerTls};
+use mortise_test_process::{
+    etcd::{Etcd, ServerTls},
+    proxy::Proxy,
+};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use crate::{
     copy_in,
     etcd::{self, options_at, prefix},
-    proxy::Proxy,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_is_found_out_and_nothing_happens_twice() {
     let Some(options) = etcd::options(&prefix()) else { return };
-    let proxy = Proxy::start(&options.endpoints[0]).await;
+    let proxy = Proxy::start(&options.endpoints[0]).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let through = options_at(&proxy.endpoint, &options.prefix);
     let server = EtcdBackend::open(&through, copy_in(&dir.path().join("1"))).await.unwrap();

@@ -13,7 +13,6 @@
 mod etcd;
 mod faults;
 mod plans;
-mod proxy;
 mod servers;
 
 use std::ops::Deref;

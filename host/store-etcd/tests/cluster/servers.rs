@@ -337,3 +337,21 @@ async fn racing_writers_of_a_server_share_the_last_place() {
         assert_eq!(taken, 1, "turn {turn}");
     }
 }
+
+/// More writers than the committer has places: the others wait, and each write is stored once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_writers_than_places_are_all_answered() {
+    const WRITERS: usize = 3_000;
+    let Some(cluster) = Servers::start(2).await else { return };
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|n| {
+            let server = cluster.servers[0].clone();
+            tokio::spawn(async move { server.write_cas(resource(&format!("r-{n}"))).await })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap().unwrap();
+    }
+    let listed = cluster.servers[1].list(Consistency::Consistent, &everything()).await.unwrap();
+    assert_eq!(listed.len(), WRITERS);
+}

@@ -13,19 +13,26 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use crate::Outcome;
+
 /// A proxy in front of etcd.
-pub(crate) struct Proxy {
-    pub(crate) endpoint: String,
+#[derive(Debug)]
+pub struct Proxy {
+    /// Address of the proxy, as `host:port`.
+    pub endpoint: String,
     armed: Arc<AtomicBool>,
     cuts: Arc<AtomicUsize>,
 }
 
 impl Proxy {
-    /// Starts a proxy for an etcd.
-    pub(crate) async fn start(etcd: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = listener.local_addr().unwrap().to_string();
-        let etcd: SocketAddr = etcd.parse().unwrap();
+    /// Starts a proxy for an etcd. Its task goes on until the runtime ends.
+    ///
+    /// # Errors
+    /// No port, or an address that cannot be read.
+    pub async fn start(etcd: &str) -> Outcome<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let endpoint = listener.local_addr()?.to_string();
+        let etcd: SocketAddr = etcd.parse()?;
         let (armed, cuts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let state = (armed.clone(), cuts.clone());
         tokio::spawn(async move {
@@ -33,16 +40,17 @@ impl Proxy {
                 tokio::spawn(relay(client, etcd, state.clone()));
             }
         });
-        Self { endpoint, armed, cuts }
+        Ok(Self { endpoint, armed, cuts })
     }
 
     /// Loses the next answer, and the connection.
-    pub(crate) fn lose_next(&self) {
+    pub fn lose_next(&self) {
         self.armed.store(true, Ordering::SeqCst);
     }
 
     /// Returns the number of lost connections.
-    pub(crate) fn cuts(&self) -> usize {
+    #[must_use]
+    pub fn cuts(&self) -> usize {
         self.cuts.load(Ordering::SeqCst)
     }
 }
@@ -60,7 +68,7 @@ async fn relay(client: TcpStream, etcd: SocketAddr, (armed, cuts): (Arc<AtomicBo
             cuts.fetch_add(usize::from(read > 0), Ordering::SeqCst);
             break;
         }
-        if to_client.write_all(&buffer[..read]).await.is_err() {
+        if to_client.write_all(buffer.get(..read).unwrap_or_default()).await.is_err() {
             break;
         }
     }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire.h"
+#include "../wire.h"
 
 // Loops, takes memory, or traps.
 void hostile(bytes model) {
