@@ -278,7 +278,8 @@ impl Usage {
         self.running.load(Ordering::Relaxed) > 1
     }
 
-    fn idle_for(&self, now: Instant) -> Option<Duration> {
+    /// Returns the time since the last call; `None` while one runs.
+    pub(crate) fn idle_for(&self, now: Instant) -> Option<Duration> {
         self.is_idle().then(|| now.saturating_duration_since(*self.idle_since.lock()))
     }
 

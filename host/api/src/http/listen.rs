@@ -1,7 +1,7 @@
 //! The connections of the HTTP port: their number, time limits, and their end.
 //!
-//! HTTP/1, over TLS if it is enabled: then a connection begins with a handshake in a task of its own. A connection that
-//! sends no request for `request_timeout`, or does not take its answer for `stall_timeout`, is closed. So a connection
+//! HTTP/1 and HTTP/2 ([`http2`]), over TLS if it is enabled: then a connection begins with a handshake in a task of its
+//! own. A connection that sends no request for `request_timeout`, or does not take its answer for `stall_timeout`, is closed. So a connection
 //! costs a little memory for a bounded time, except watches, which last as long as their clients listen. A request that
 //! is not complete a moment after the stop does not delay the end (`unfinished`).
 //!
@@ -23,9 +23,10 @@ use axum::{
     http::header::{CONNECTION, RETRY_AFTER},
     response::Response,
 };
-use hyper::{Request, body::Incoming, server::conn::http1::Builder, service::service_fn};
+use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioIo, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
     service::TowerToHyperService,
 };
 use mortise_service::{Remote, Source};
@@ -41,12 +42,13 @@ use super::{
     HttpOptions,
     accept::Form,
     error::{ErrorKind, HttpError},
+    http2,
     stall::StallTimeout,
     unfinished::{AnswerBody, RequestBody},
 };
 use crate::{
     places::{Place, Places},
-    port::Port,
+    port::{Port, STOPPING_STALL_TIMEOUT},
     tasks::STOPPING_REQUEST_WAIT,
     tls::{Protocol, Tls},
     transport::Transport,
@@ -123,6 +125,12 @@ async fn connection(
         () = place.usage.has_to_leave() => return,
     };
     let Some(transport) = transport else { return };
+    let is_http2 = tokio::select! {
+        is_http2 = timeout(options.request_timeout, http2::is_spoken(&transport)) => is_http2,
+        () = stopped(&mut stopping) => return,
+        () = place.usage.has_to_leave() => return,
+    };
+    let Ok(is_http2) = is_http2 else { return };
     let addr = transport.tcp().and_then(|tcp| tcp.peer_addr().ok());
     let (source, remote) = (Source::from_key(addr), addr.map_or(Remote::Unknown, Remote::from_address));
     let certificate = transport.peer_certificate();
@@ -130,12 +138,18 @@ async fn connection(
     let (touched, hurry, reader) = (stream.activity_flag(), stream.stopping_flag(), stream.reader());
     let (writing, until_stopped) = (stream.writing_flag(), stopping.clone());
     let usage = place.usage.clone();
+    let answers = Arc::new(http2::Answers::default());
+    let opened = is_http2.then(|| answers.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let running = usage.begin_call();
+        // The answers of HTTP/1 come one after the other, so the connection is their reader.
+        let own = opened.as_ref().map(|answers| answers.begin());
+        let reader = own.clone().unwrap_or_else(|| reader.clone());
+        let refused = own.as_ref().and_then(|_| http2::refuse_grpc(request.headers()));
         let extensions = request.extensions_mut();
         extensions.insert(source);
         extensions.insert(remote);
-        extensions.insert(reader.clone());
+        extensions.insert(reader);
         extensions.insert(usage.clone());
         if let Some(certificate) = &certificate {
             extensions.insert(certificate.clone());
@@ -143,17 +157,30 @@ async fn connection(
         let request = request.map(|body| RequestBody::new(body, until_stopped.clone()));
         // A router is always ready.
         let answering = router.clone().call(request);
-        async move { answering.await.map(|answer| answer.map(|body| AnswerBody { inner: body, _call: running })) }
+        async move {
+            let answer = match refused {
+                Some(answer) => Ok(answer),
+                None => answering.await,
+            };
+            answer.map(|answer| answer.map(|body| AnswerBody::new(body, own, running)))
+        }
     });
-    let mut serving = pin!(
-        Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(options.request_timeout)
-            .max_buf_size(BUFFER_BYTES)
-            .serve_connection(TokioIo::new(stream), service)
-    );
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(options.request_timeout).max_buf_size(BUFFER_BYTES);
+    http2::limit(&mut builder);
+    let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = &mut serving => ended,
+        () = answers.stalled(options.stall_timeout), if is_http2 => return,
+        () = http2::idle(&place.usage, options.request_timeout), if is_http2 => {
+            serving.as_mut().graceful_shutdown();
+            match timeout(STOPPING_REQUEST_WAIT, &mut serving).await {
+                Ok(ended) => ended,
+                // Its client takes neither the rest of an answer nor the end.
+                Err(_) => return,
+            }
+        }
         () = stopped(&mut stopping) => {
             if !touched.load(Ordering::Relaxed) {
                 return;
@@ -165,6 +192,7 @@ async fn connection(
                     Ok(ended) => break ended,
                     // Half the head of a request, for example.
                     Err(_) if place.usage.is_idle() && !writing.load(Ordering::Relaxed) => return,
+                    Err(_) if answers.are_stalled(STOPPING_STALL_TIMEOUT) => return,
                     Err(_) => {}
                 }
             }
@@ -199,12 +227,15 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 async fn probe(stream: TcpStream, tls: Option<Arc<Tls>>, probes: Router) {
     let serving = async {
         let Some(transport) = transport(stream, tls).await else { return };
-        let serving = Builder::new()
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(PROBE_TIMEOUT)
             .keep_alive(false)
-            .max_buf_size(BUFFER_BYTES)
-            .serve_connection(TokioIo::new(transport), TowerToHyperService::new(probes));
+            .max_buf_size(BUFFER_BYTES);
+        http2::limit(&mut builder);
+        let serving = builder.serve_connection(TokioIo::new(transport), TowerToHyperService::new(probes));
         drop(serving.await);
     };
     // The outcome is ignored: the client comes again.
@@ -225,62 +256,4 @@ fn count_refused() {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-    use super::*;
-    use crate::{peer::PeerCertificate, tls::testing};
-
-    /// The facts about a request's client that the router knows.
-    async fn known(request: axum::extract::Request) -> String {
-        let names = request.extensions().get::<PeerCertificate>().map(|certificate| certificate.names.join(" "));
-        let source = request.extensions().get::<Source>().copied();
-        format!("{} {}", source.is_some_and(|source| source != Source::default()), names.unwrap_or_default())
-    }
-
-    #[tokio::test]
-    async fn requests_know_where_they_come_from_and_by_which_certificate() {
-        let files = testing::Files::new();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (stop, stopping) = watch::channel(false);
-        let (router, tls) = (Router::new().fallback(known), Some(files.load().await));
-        let places = Places::new("http", 8);
-        let serving =
-            tokio::spawn(serve(listener, places, router, Router::new(), HttpOptions::default(), tls, stopping));
-        for (with_certificate, names) in [(true, "robot.test spiffe://test/robot robot"), (false, "")] {
-            let mut client = files.connect(addr, with_certificate).await;
-            client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.ends_with(&format!("\r\n\r\ntrue {names}")), "{answer}");
-        }
-        stop.send_replace(true);
-        timeout(Duration::from_secs(30), serving).await.unwrap().unwrap();
-    }
-
-    /// A probe is answered while every connection is in use and any number of silent ones wait.
-    #[tokio::test]
-    async fn a_probe_is_answered_beside_connections_beyond_the_limit_that_say_nothing() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (stop, stopping) = watch::channel(false);
-        let places = Places::new("http", 0);
-        let probes = Router::new().fallback(|| async { "well" });
-        let serving =
-            tokio::spawn(serve(listener, places, Router::new(), probes, HttpOptions::default(), None, stopping));
-        let mut silent = Vec::new();
-        for _ in 0..MAX_PROBES + 10 {
-            silent.push(TcpStream::connect(addr).await.unwrap());
-        }
-        let mut client = TcpStream::connect(addr).await.unwrap();
-        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nwell"), "{answer}");
-        stop.send_replace(true);
-        timeout(Duration::from_secs(30), serving).await.unwrap().unwrap();
-    }
-}
+mod tests;

@@ -45,6 +45,7 @@ mod error;
 mod error_kind;
 mod health;
 mod hosts;
+mod http2;
 mod item;
 mod json;
 mod link;

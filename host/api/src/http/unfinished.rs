@@ -4,6 +4,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -11,14 +12,26 @@ use axum::body::{Body, Bytes, HttpBody};
 use futures::{FutureExt as _, future::BoxFuture};
 use hyper::body::{Frame, Incoming, SizeHint};
 use mortise_resource::SERVER_STOPPING;
-use tokio::{sync::watch, time::sleep};
+use mortise_service::Reader;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use crate::{places::RunningCall, tasks::STOPPING_REQUEST_WAIT};
 
 /// The body of an answer, whose call runs until it is sent.
 pub(super) struct AnswerBody {
-    pub(super) inner: Body,
-    pub(super) _call: RunningCall,
+    inner: Body,
+    /// The client of an answer of HTTP/2, which takes a piece of the body before the next one is asked for.
+    reader: Option<Arc<Reader>>,
+    _call: RunningCall,
+}
+
+impl AnswerBody {
+    pub(super) fn new(inner: Body, reader: Option<Arc<Reader>>, call: RunningCall) -> Self {
+        Self { inner, reader, _call: call }
+    }
 }
 
 impl HttpBody for AnswerBody {
@@ -26,7 +39,11 @@ impl HttpBody for AnswerBody {
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if let Some(reader) = &self.reader {
+            reader.set_unread(matches!(polled, Poll::Ready(Some(Ok(_)))).then(Instant::now));
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -55,12 +55,12 @@ impl Configs {
             None => builder.with_no_client_auth(),
         };
         // Each configuration remembers its own sessions, so that a session of one port opens nothing on the other.
-        let config = |protocol: &[u8]| {
+        let config = |protocols: &[&[u8]]| {
             let mut config = builder.clone().with_cert_resolver(Arc::new(SingleCertAndKey::from(key.clone())));
-            config.alpn_protocols = vec![protocol.to_vec()];
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             Arc::new(config)
         };
-        let (grpc, http) = (config(b"h2"), config(b"http/1.1"));
+        let (grpc, http) = (config(&[b"h2"]), config(&[b"h2", b"http/1.1"]));
         let mut described = described.into_iter();
         // There is a first one: a file without a certificate was rejected.
         let certificate = described.next().ok_or_else(|| TlsError::File {

@@ -26,7 +26,7 @@ const MAX_UNREAD_BYTES: u64 = 64 << 10;
 pub(crate) enum Protocol {
     /// HTTP/2.
     Grpc,
-    /// HTTP/1.
+    /// HTTP/2 and HTTP/1.
     Http,
 }
 

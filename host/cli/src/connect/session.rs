@@ -27,6 +27,9 @@ const LOST: &str = ": lost the connection";
 const HTTP_PORT: &str =
     "that is the port for HTTP; commands speak gRPC, on port 8502 unless the server's grpc_addr is another";
 
+/// Beginning of the answer of the HTTP port to a call.
+const SPEAKS_HTTP: &str = "this port speaks HTTP, not gRPC";
+
 /// Remedy for a caller without a token that lacks a right.
 const NO_TOKEN: &str = "give a token: --token-file FILE or `mortise login`; the server wrote the first one to \
                         bootstrap-token in its data directory";
@@ -205,6 +208,10 @@ impl Session {
     ) -> Result<T, CliError> {
         match tokio::time::timeout(self.target.timeout, call).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
+            Ok(Err(status)) if status.message().starts_with(SPEAKS_HTTP) => {
+                let message = format!("{thing}: {} speaks HTTP, not gRPC", self.url());
+                Err(CliError::new(Exit::Unreachable, message).remedy(HTTP_PORT))
+            }
             Ok(Err(status)) => Err(self.with_port(self.refusal(thing, &status)).await),
             Err(_) => Err(self.too_late(thing)),
         }
