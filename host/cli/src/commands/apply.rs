@@ -110,7 +110,7 @@ impl Apply {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
+        let documents = files::read(&self.files, &catalog, &self.tenancy, &session).await?;
         self.carry_out(documents, &session, &catalog, &ui).await
     }
 
