@@ -1,4 +1,4 @@
-//! What the page shows: the tab, the order and the filter of each, the pause, and the figures.
+//! The state of the page: the tab, the order and the filter of each, the pause, and the figures.
 
 use super::{
     sample::{History, Sample, Span},

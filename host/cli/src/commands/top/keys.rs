@@ -22,7 +22,7 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("BUSY", "time in calls of a plugin, in percent of one thread"),
 ];
 
-/// What follows a key.
+/// The effect of a key on the page as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     GoOn,

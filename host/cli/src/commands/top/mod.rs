@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `sample` | the figures of a moment, rates between two of them, and the bounded history |
 //! | `tabs`, `regions`, `sheet` | the rows of each tab; sorting and filtering |
-//! | `app` | what is shown: the tab, the order, the filter, the pause |
+//! | `app` | the state of the page: the tab, the order, the filter, the pause |
 //! | `keys` | the effect of each key |
 //! | `view` | the drawing of a frame |
 //! | `terminal` | the terminal itself, which every end restores |

@@ -79,7 +79,7 @@ fn restore() {
     }
 }
 
-/// Sends what the user does until the receiver is gone.
+/// Sends keys and resizes until the receiver is gone.
 fn read_keyboard(events: &mpsc::Sender<io::Result<Event>>) {
     while !events.is_closed() {
         let event = match event::poll(KEYBOARD_WAIT) {
