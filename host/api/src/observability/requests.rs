@@ -1,8 +1,8 @@
 //! Counts of calls of the gRPC port by method, and of answered requests of the HTTP port by route: their codes, and the
 //! time until their answers began.
 //!
-//! The methods and routes are fixed at the start: all other paths share one count, so that no client can make the server
-//! remember names.
+//! The methods and routes are fixed at the start: all other paths share one count, so that no client can make the
+//! server remember names.
 //!
 //! Cost: a few atomic additions for each call of the gRPC port, and an uncontended lock for each request of the HTTP
 //! port.

@@ -33,8 +33,8 @@ const MAX_FAULTS: usize = 50;
 /// Files to read.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Files {
-    /// A file, a directory, a URL (https://…, or http://…, which is not verified), or - for standard input; can be given
-    /// several times
+    /// A file, a directory, a URL (https://…, or http://…, which is not verified), or - for standard input; can be
+    /// given several times
     #[arg(short, long = "filename", value_name = "FILE|DIR|URL|-", required = true, num_args = 1..)]
     pub(crate) filename: Vec<PathBuf>,
     /// Also reads the directories within a directory

@@ -1,9 +1,9 @@
 //! Files from the web: `-f https://…`.
 //!
 //! # Contract
-//! An answer has the bounds of a file, and the command's `--timeout` to arrive whole. At most [`MAX_REDIRECTS`] redirects
-//! are followed, and none from https to http. A name and a password in a URL go to its own server only; neither they
-//! nor the query are part of an error. Content by http is not verified.
+//! An answer has the bounds of a file, and the command's `--timeout` to arrive whole. At most [`MAX_REDIRECTS`]
+//! redirects are followed, and none from https to http. A name and a password in a URL go to its own server only;
+//! neither they nor the query are part of an error. Content by http is not verified.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 

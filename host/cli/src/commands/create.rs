@@ -27,8 +27,8 @@ pub struct Create {
     /// Data of the resource, as JSON
     #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true, conflicts_with = "filename")]
     data: String,
-    /// A file, a directory, a URL (https://…, or http://…, which is not verified), or - for standard input; can be given
-    /// several times
+    /// A file, a directory, a URL (https://…, or http://…, which is not verified), or - for standard input; can be
+    /// given several times
     #[arg(short, long, value_name = "FILE|DIR|URL|-", num_args = 1..)]
     filename: Vec<std::path::PathBuf>,
     /// Also reads the directories within a directory

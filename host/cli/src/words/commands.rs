@@ -153,7 +153,7 @@ const HABIT: &[Word] = &[
     word("find", "", "`mortise get TYPE --filter FILTER` finds resources"),
     word("fmt", "", "`mortise get TYPE NAME -o yaml` prints a resource in the usual form"),
     word("health", "", "`mortise status` shows the server's state; its exit code is 1 for a damaged store"),
-    word("history", "", "`mortise rollout history PLUGIN` shows a plugin's versions, `mortise events TYPE NAME` a resource's"),
+    word("history", "", "`mortise rollout history PLUGIN` shows a plugin's versions, `mortise events` a resource's"),
     word(
         "init",
         "",

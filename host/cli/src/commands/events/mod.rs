@@ -165,8 +165,8 @@ impl Events {
         if !reach.is_whole {
             let from = reach.from.map_or_else(|| "now".to_owned(), event::moment_text);
             ui.note(&format!(
-                "the server keeps events since {from} (store.history_events, store.history_bytes); older ones are shown \
-                 only of named resources, as far as these still have their traces"
+                "the server keeps events since {from} (store.history_events, store.history_bytes); older ones are \
+                 shown only of named resources, as far as these still have their traces"
             ));
         }
         if !refused.is_empty() {

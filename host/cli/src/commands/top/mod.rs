@@ -34,6 +34,9 @@ use crate::{CliError, Connect, Exit, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise top\nmortise top --once --interval 10s";
 
+/// Clears the terminal and moves to its corner.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub struct Top {
@@ -58,7 +61,9 @@ impl Top {
         loop {
             tokio::time::sleep(self.interval).await;
             let now = Sample::fetch(&session).await?;
-            ui::print(page::render(&before, &now, &ui))?;
+            // A terminal without a keyboard shows one page at a time, too.
+            let clear = if !self.once && std::io::stdout().is_terminal() { CLEAR } else { "" };
+            ui::print(format!("{clear}{}", page::render(&before, &now, &ui)))?;
             if self.once {
                 return Ok(Exit::Done);
             }

@@ -14,6 +14,7 @@ use ratatui::{
         cursor::{Hide, Show},
         event::{self, Event},
         execute,
+        style::force_color_output,
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
     },
 };
@@ -100,6 +101,8 @@ pub(super) async fn run(session: &Session, interval: Duration, color: bool) -> R
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     let (sender, mut events) = mpsc::channel(MAX_KEYS);
+    // The command's own decision, from --color and NO_COLOR, counts.
+    force_color_output(color);
     let mut taken = Taken::take()?;
     let keyboard = std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || read_keyboard(&sender));
     keyboard.map_err(|error| CliError::failed("cannot start threads").caused_by(error))?;
