@@ -26,7 +26,7 @@ use tokio_rustls::{
 };
 use url::{Host, ParseError, Url};
 
-use crate::{CliError, Exit, output::table::one_line};
+use crate::{CliError, Exit, error::innermost, output::table::one_line};
 
 /// Most redirects in a row.
 const MAX_REDIRECTS: usize = 5;
@@ -52,7 +52,7 @@ enum FetchError {
     BadRedirect,
     #[error("the answer did not arrive within {0:?}")]
     TooLate(Duration),
-    #[error("the answer broke off: {0}")]
+    #[error("the answer broke off: {}", innermost(.0))]
     Broken(#[from] hyper::Error),
 }
 

@@ -14,6 +14,8 @@
 //! | `page` | the page as text |
 
 mod app;
+#[cfg(test)]
+mod fixtures;
 mod keys;
 mod page;
 mod regions;

@@ -20,7 +20,7 @@ pub(super) const MAX_HISTORY: usize = 240;
 /// The figures of a moment.
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
-    pub(super) at: Instant,
+    pub(super) taken_at: Instant,
     pub(super) status: ServerStatusResponse,
     /// The replicas of other regions, or the reason for their absence.
     pub(super) regions: Result<RegionStatusResponse, String>,
@@ -41,8 +41,8 @@ impl Sample {
     }
 
     /// Makes a sample without regions.
-    pub(super) fn of(at: Instant, status: ServerStatusResponse) -> Self {
-        Self { at, status, regions: Ok(RegionStatusResponse::default()) }
+    pub(super) fn of(taken_at: Instant, status: ServerStatusResponse) -> Self {
+        Self { taken_at, status, regions: Ok(RegionStatusResponse::default()) }
     }
 
     /// Calls of both ports since the start.
@@ -66,7 +66,7 @@ impl<'s> Span<'s> {
 
     /// The length, at least a millisecond.
     pub(super) fn seconds(&self) -> f64 {
-        self.now.at.saturating_duration_since(self.before.at).as_secs_f64().max(0.001)
+        self.now.taken_at.saturating_duration_since(self.before.taken_at).as_secs_f64().max(0.001)
     }
 
     /// The rate of a count that only grows. A restarted server counts from zero.

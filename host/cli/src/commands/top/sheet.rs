@@ -70,7 +70,7 @@ impl Field {
     }
 
     /// The order by value: numbers before texts, an absent number before all others.
-    fn cmp(&self, other: &Self) -> Ordering {
+    fn order(&self, other: &Self) -> Ordering {
         match (self.number, other.number) {
             (Some(a), Some(b)) => a.total_cmp(&b),
             (Some(_), None) => Ordering::Less,
@@ -122,7 +122,7 @@ impl Sheet {
             self.rows.iter().enumerate().filter(|(_, row)| matches(row)).collect();
         found.sort_by(|(_, a), (_, b)| {
             let by_value = match (a.get(order.column), b.get(order.column)) {
-                (Some(a), Some(b)) => a.cmp(b),
+                (Some(a), Some(b)) => a.order(b),
                 _ => Ordering::Equal,
             };
             let by_value = if order.descending { by_value.reverse() } else { by_value };

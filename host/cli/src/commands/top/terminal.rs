@@ -35,6 +35,9 @@ use crate::{CliError, Exit, Session};
 /// Time after which the thread of the keyboard looks whether the page still lasts.
 const KEYBOARD_WAIT: Duration = Duration::from_millis(200);
 
+/// Time behind the interval after which a missing answer is named.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+
 /// Keys that may wait for the page.
 const MAX_KEYS: usize = 64;
 
@@ -111,6 +114,7 @@ pub(super) async fn run(session: &Session, interval: Duration, color: bool) -> R
         Sample::fetch_all(session).await
     };
     let mut next = Box::pin(sample(Instant::now() + interval));
+    let mut late = Instant::now() + interval + ANSWER_WAIT;
     loop {
         taken.0.draw(|frame| draw(frame, &mut app))?;
         tokio::select! {
@@ -120,6 +124,11 @@ pub(super) async fn run(session: &Session, interval: Duration, color: bool) -> R
                     Err(error) => app.miss(&error.message),
                 }
                 next = Box::pin(sample(Instant::now() + interval));
+                late = Instant::now() + interval + ANSWER_WAIT;
+            }
+            () = sleep_until(late) => {
+                app.miss("the last question has no answer yet");
+                late = Instant::now() + ANSWER_WAIT;
             }
             event = events.recv() => match event {
                 Some(Ok(Event::Key(key))) if press(&mut app, key) == Flow::Quit => return Ok(Exit::Done),
