@@ -172,19 +172,19 @@ fn the_page_scrolls_within_its_rows() {
     key(&mut app, KeyCode::Char('4'));
     let place =
         |app: &mut App| page(app, (80, 24)).lines().last().unwrap().split_whitespace().rev().nth(2).unwrap().to_owned();
-    assert_eq!(place(&mut app), "1-12");
+    assert_eq!(place(&mut app), "1-14");
     key(&mut app, KeyCode::Down);
-    assert_eq!(place(&mut app), "2-13");
+    assert_eq!(place(&mut app), "2-15");
     key(&mut app, KeyCode::PageDown);
-    assert_eq!(place(&mut app), "13-24");
+    assert_eq!(place(&mut app), "15-28");
     key(&mut app, KeyCode::End);
-    assert_eq!(place(&mut app), "89-100");
+    assert_eq!(place(&mut app), "87-100");
     key(&mut app, KeyCode::PageUp);
     key(&mut app, KeyCode::Up);
-    assert_eq!(place(&mut app), "77-88");
+    assert_eq!(place(&mut app), "73-86");
     key(&mut app, KeyCode::Home);
     key(&mut app, KeyCode::Up);
-    assert_eq!(place(&mut app), "1-12");
+    assert_eq!(place(&mut app), "1-14");
     // A taller frame has room for more.
     key(&mut app, KeyCode::End);
     assert!(page(&mut app, (80, 60)).contains("of 100"));

@@ -24,7 +24,8 @@ use crate::{
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// Least width to which a column is cut.
+/// Least width to which a column of texts is cut before names lose their beginnings, and that of all columns.
+const NARROW: usize = 8;
 const NARROWEST: usize = 6;
 
 /// Least heights of a frame with all lines of figures, and with sparklines.
@@ -219,7 +220,7 @@ fn table(frame: &mut Frame<'_>, app: &mut App, rest: &mut Rows) {
             (false, _) => column.heading.to_owned(),
         })
         .collect();
-    let widths = widths(&names, &visible, usize::from(rest.area.width));
+    let widths = widths(columns, &visible, usize::from(rest.area.width));
     if let Some(area) = headings {
         let cells = names.iter().zip(columns).zip(&widths);
         let spans = cells.map(|((name, column), width)| Span::styled(padded(name, *column, *width), BOLD));
@@ -239,9 +240,10 @@ fn table(frame: &mut Frame<'_>, app: &mut App, rest: &mut Rows) {
     }
 }
 
-/// The widths of the columns: as wide as their texts, the widest cut until all have room.
-fn widths(names: &[String], rows: &[&Vec<Field>], available: usize) -> Vec<usize> {
-    let mut widths: Vec<usize> = names.iter().map(|name| name.width().saturating_add(1)).collect();
+/// The widths of the columns: as wide as their texts and the sign of the order, the widest cut until all have room,
+/// texts before names.
+fn widths(columns: &[Column], rows: &[&Vec<Field>], available: usize) -> Vec<usize> {
+    let mut widths: Vec<usize> = columns.iter().map(|column| column.heading.width().saturating_add(1)).collect();
     for row in rows {
         for (width, field) in widths.iter_mut().zip(*row) {
             // A text wider than the frame is cut in any case.
@@ -251,7 +253,14 @@ fn widths(names: &[String], rows: &[&Vec<Field>], available: usize) -> Vec<usize
     let gaps = GAP * widths.len().saturating_sub(1);
     let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(available);
     while over > 0 {
-        let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROWEST) else { break };
+        let texts = widths.iter_mut().zip(columns).filter(|(_, column)| column.align == Align::Left);
+        let widest_text = texts.map(|(width, _)| width).max().filter(|widest| **widest > NARROW);
+        let Some(widest) = (match widest_text {
+            Some(widest) => Some(widest),
+            None => widths.iter_mut().max().filter(|widest| **widest > NARROWEST),
+        }) else {
+            break;
+        };
         *widest -= 1;
         over -= 1;
     }
