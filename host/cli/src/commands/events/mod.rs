@@ -22,7 +22,8 @@ use std::time::Duration;
 use clap::Args;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
-use mortise_resource::pb;
+use mortise_resource::{Scope, pb};
+use mortise_text::Types as _;
 
 use self::{
     event::{Event, Wanted},
@@ -69,17 +70,24 @@ pub struct Events {
     connect: Connect,
 }
 
+/// The kept events.
+#[derive(Default)]
+struct Kept {
+    events: Vec<Event>,
+    /// Watches that go on from there.
+    followers: Vec<Follower>,
+    reach: Reach,
+    /// Types that are left out.
+    refused: Vec<String>,
+}
+
 impl Events {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
         let wanted = self.wanted(&session, &catalog)?;
         let since = self.since.and_then(|since| Timestamp::now().checked_sub(since).ok());
-        let (mut followers, reach, refused) = self.begin(&session, &catalog, &wanted, since).await?;
-        let mut events = Vec::new();
-        for follower in &mut followers {
-            events.extend(follower.replay(&session, &catalog).await?);
-        }
+        let Kept { mut events, followers, reach, refused } = self.kept(&session, &catalog, &wanted, since).await?;
         if !reach.is_whole {
             events.extend(remains::of_named(&session, &wanted, since, reach.from).await?);
         }
@@ -100,7 +108,7 @@ impl Events {
         let selections = match self.what.is_empty() {
             true => {
                 let infos = catalog.infos().iter().filter(|info| !info.plugin.is_empty());
-                let types = infos.filter_map(|info| info.r#type.clone());
+                let types = infos.filter_map(|info| info.r#type.clone()).filter(|ty| self.has_place(ty, catalog));
                 types.map(|ty| Selection { ty, names: Vec::new() }).collect()
             }
             false => ids::selections(&self.what, catalog, &self.tenancy)?,
@@ -112,7 +120,7 @@ impl Events {
         for Selection { ty, names } in selections {
             if names.is_empty() {
                 let units = match self.all_tenancies {
-                    true => pb::Tenancy { partition: "*".into(), namespace: "*".into() },
+                    true => everywhere(catalog.scope(&ty)),
                     false => self.tenancy.units_for(&ty, session, catalog),
                 };
                 wanted.push(Wanted { ty, units, name: None });
@@ -126,32 +134,44 @@ impl Events {
         Ok(wanted)
     }
 
-    /// Opens the history of each type, all from one time on. Without a type on the command line, those that the caller
-    /// may not list are left out; their names are part of the result.
-    async fn begin(
+    /// Whether a type has the units of the flags.
+    fn has_place(&self, ty: &pb::Type, catalog: &Catalog) -> bool {
+        match catalog.scope(ty) {
+            Some(Scope::Cluster) => self.tenancy.partition.is_none() && self.tenancy.namespace.is_none(),
+            Some(Scope::Partition) => self.tenancy.namespace.is_none(),
+            Some(Scope::Namespace | Scope::Undefined) | None => true,
+        }
+    }
+
+    /// Reads the history of each type, all from one time on. Each is read before the next one is opened, since a server
+    /// reads only some at a time. Without a type on the command line, those that the caller may not list are left out.
+    async fn kept(
         &self,
         session: &Session,
         catalog: &Catalog,
         wanted: &[Wanted],
         since: Option<Timestamp>,
-    ) -> Result<(Vec<Follower>, Reach, Vec<String>), CliError> {
+    ) -> Result<Kept, CliError> {
+        let mut kept = Kept::default();
         let mut reach: Option<Reach> = None;
-        let (mut followers, mut refused) = (Vec::new(), Vec::new());
         for wanted in wanted {
-            let opened = history::open(session, wanted, since, reach).await;
-            match opened {
-                Ok((follower, reached)) => {
-                    followers.push(follower);
+            match history::open(session, wanted, since, reach).await {
+                Ok((mut follower, reached)) => {
+                    kept.events.extend(follower.replay(session, catalog).await?);
                     reach = Some(reached);
+                    if self.watch {
+                        kept.followers.push(follower);
+                    }
                 }
                 Err(error) if self.what.is_empty() && error.code == Some(tonic::Code::PermissionDenied) => {
-                    refused.push(type_name(&wanted.ty));
+                    kept.refused.push(type_name(&wanted.ty));
                 }
                 Err(error) => return Err(error),
             }
         }
+        kept.reach = reach.unwrap_or(Reach { from: None, is_whole: true });
         catalog.fault()?;
-        Ok((followers, reach.unwrap_or_default(), refused))
+        Ok(kept)
     }
 
     /// Prints the limits of the history, for people.
@@ -176,6 +196,16 @@ impl Events {
             ui.note(&format!("failures of controllers are left out: {fault}"));
         }
     }
+}
+
+/// All places of a scope.
+fn everywhere(scope: Option<Scope>) -> pb::Tenancy {
+    let (partition, namespace) = match scope {
+        Some(Scope::Cluster) => ("", ""),
+        Some(Scope::Partition) => ("*", ""),
+        Some(Scope::Namespace | Scope::Undefined) | None => ("*", "*"),
+    };
+    pb::Tenancy { partition: partition.into(), namespace: namespace.into() }
 }
 
 /// Prints further events until Ctrl-C, until the server is gone, or until the output is closed.
