@@ -11,15 +11,15 @@ use super::{
 pub(super) const HELP: &[(&str, &str)] = &[
     ("1-6, Tab, Shift-Tab", "show another tab"),
     ("s, S", "sort by the next column; reverse the order"),
-    ("/", "show only rows with a text; Enter keeps it, Esc clears it"),
+    ("/", "show rows with a text; Enter keeps, Esc clears"),
     ("p, Space", "pause, and go on"),
-    ("Up, Down, PgUp, PgDn, Home, End", "scroll"),
+    ("Arrows, PgUp, PgDn, Home, End", "scroll; Left, Right: another tab"),
     ("?", "show this help"),
     ("q, Esc, Ctrl-C", "quit"),
     ("", ""),
-    ("P50, P99", "times of the last interval; dimmed: since the start"),
+    ("P50, P99", "of the last interval; dimmed: since the start"),
     ("CODES, TOTAL, ERRORS", "counts since the start of the server"),
-    ("BUSY", "time in calls of a plugin, in percent of one thread"),
+    ("BUSY", "time in calls, in percent of one thread"),
 ];
 
 /// The effect of a key on the page as a whole.

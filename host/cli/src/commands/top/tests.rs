@@ -11,7 +11,7 @@ use ratatui::{
 use super::{
     app::{App, Mode},
     fixtures::{SIZES, app, key, lines, page, sample, selected, terminal, typed},
-    keys::{Flow, press},
+    keys::{Flow, HELP, press},
     sample::{MAX_HISTORY, Sample, Span, Times},
     sheet::MAX_ROWS,
     tabs::{Tab, short},
@@ -197,6 +197,9 @@ fn keys_end_the_page_or_leave_it() {
     assert_eq!(key(&mut app, KeyCode::Char('?')), Flow::GoOn);
     let text = page(&mut app, (80, 24));
     assert!(text.contains("sort by the next column") && text.contains("quit"), "{text}");
+    for (key, effect) in HELP {
+        assert!(text.contains(key) && text.contains(effect), "{effect}:\n{text}");
+    }
     // Any key ends the help, and does nothing else.
     assert_eq!(key(&mut app, KeyCode::Esc), Flow::GoOn);
     assert_eq!(key(&mut app, KeyCode::F(5)), Flow::GoOn);
