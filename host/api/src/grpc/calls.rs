@@ -383,7 +383,7 @@ where
     }
 }
 
-/// The number of the code with which an answer begins; OK for a stream, whose code comes at its end.
+/// The number of the code in the head of an answer; OK if the code comes at the end, as for streams.
 fn code(answer: &Response<Body>) -> usize {
     let code = answer.headers().get("grpc-status").and_then(|code| code.to_str().ok());
     code.map_or(0, |code| code.parse().unwrap_or(UNKNOWN_CODE))
