@@ -41,6 +41,7 @@ use crate::{
 pub(super) const EXAMPLES: &str = "\
 mortise apply -f artist.yaml
 cat artists.json | mortise apply -f -
+mortise apply -f https://example.com/artists.yaml --dry-run
 mortise apply -f shop/ --dry-run
 mortise apply -f shop/ --prune -l app=shop
 mortise apply -f artist.yaml --wait condition=Accepted --timeout 1m";
