@@ -26,7 +26,7 @@ const BEFORE: [&str; 9] = [
 const LETTERS: usize = 8;
 
 /// Texts without a transcript, and the reason. A text that gets a transcript must be removed here.
-const ELSEWHERE: [(&str, &[&str]); 10] = [
+const ELSEWHERE: [(&str, &[&str]); 11] = [
     (
         "it takes etcd (tests/cluster/migrate.rs)",
         &["… has a store already; move it away first", "servers use the content in etcd: …; stop them first"],
@@ -73,6 +73,7 @@ const ELSEWHERE: [(&str, &[&str]); 10] = [
             "name a file, or send it somewhere: mortise backup - > FILE",
             "the token is missing",
             "give --token-file FILE, or the token on standard input",
+            "cannot read the keyboard",
             "cannot ask for the password of the secret key",
             "give --password-file FILE, or set MORTISE_SIGNING_PASSWORD",
             "the two passwords differ",
@@ -107,6 +108,10 @@ const ELSEWHERE: [(&str, &[&str]); 10] = [
             "the server's log says why; try again",
             "the server went away, or wants a certificate of this client that it trusts: --client-cert and --client-key",
         ],
+    ),
+    (
+        "it takes a server with a certificate that the machine trusts (unit tests of the URLs of files)",
+        &["the server redirects from https to …, which is not encrypted"],
     ),
     ("it takes a full disk", &["name a directory with space for a copy of the store: --work-dir DIR"]),
     (

@@ -50,6 +50,7 @@ const PRINTING: &[&[&str]] = &[
     &["compact", "--data-dir", "stopped"],
     &["status"],
     &["top", "--once", "--interval", "10ms"],
+    &["events", "artists"],
     &["controllers"],
     &["regions"],
     &["context", "list"],

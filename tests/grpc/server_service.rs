@@ -43,6 +43,12 @@ async fn status_counts_resources_and_follows_changes() {
     assert_eq!(calls(&now, "ResourceService/Write") - calls(&first, "ResourceService/Write"), 21);
     assert_eq!(calls(&now, "ResourceService/Delete"), 1);
     assert_eq!(calls(&now, "ServerService/Status"), 2);
+    let write = now.requests.iter().find(|requests| requests.method.ends_with("ResourceService/Write")).unwrap();
+    let codes: Vec<_> = write.codes.iter().map(|code| (code.code.as_str(), code.count)).collect();
+    assert_eq!((codes, write.durations.iter().sum::<u64>()), (vec![("OK", 21)], 21));
+    assert_eq!(write.durations.len(), now.duration_bounds.len() + 1);
+    let watched: Vec<_> = now.watches_by_type.iter().map(|count| (count.kind.as_str(), count.count)).collect();
+    assert_eq!(watched, [("Artist", 1)]);
     let store = now.store.unwrap();
     assert!(store.commit >= 22 && store.first_event == 1 && store.event_bytes > 0 && store.bytes_on_disk > 0);
     assert!(store.data_dir.starts_with('/') && !store.temporary && store.refuses_writes.is_empty());
@@ -58,6 +64,9 @@ async fn status_counts_resources_and_follows_changes() {
     assert!(
         metrics.contains("mortise_grpc_requests_total{method=\"hashicorp.consul.resource.ResourceService/Write\"} 21")
     );
+    let routes = status(&server).await.http_requests;
+    let asked = routes.iter().find(|route| route.method == "/metrics").unwrap();
+    assert!(asked.count >= 1 && asked.codes.iter().all(|code| code.code == "200"), "{asked:?}");
 }
 
 /// Counts are exact after a restart, too, when they must be counted again.

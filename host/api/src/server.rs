@@ -54,7 +54,7 @@ use crate::{
     },
     observability::{
         metrics::upkeep,
-        requests::RequestCounts,
+        requests::{HttpCounts, RequestCounts},
         server_status::{ServerInfo, Sources},
     },
     places::Places,
@@ -210,6 +210,7 @@ impl OpenPorts {
             let reflection = Reflection::new(registry.clone(), service.clone(), optional)?;
             let methods = reflection.methods();
             let counts = RequestCounts::new(methods.clone());
+            let http_counts = HttpCounts::default();
             let sources = Sources {
                 about,
                 service: service.clone(),
@@ -217,6 +218,7 @@ impl OpenPorts {
                 regions: regions.clone(),
                 metrics: metrics.clone(),
                 counts: counts.clone(),
+                http_counts: http_counts.clone(),
             };
             let facts = http::Facts::new(&service, self.grpc.local_addr()?);
             let message_bytes = self.options.max_request_bytes;
@@ -318,10 +320,10 @@ impl OpenPorts {
                 async move { calls.supervise(changes).await }
             });
             let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts, self.tls.clone());
-            let probes = http::probes(ready.clone(), write_health);
+            let probes = http::probes(ready.clone(), write_health, http_counts.clone());
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts, facts);
-            let router = http::router(shared);
+            let router = http::router(shared, http_counts);
             let places = Places::with_reserve("http", self.options.http.max_connections, service.access().is_some());
             let serving =
                 http::serve(self.http, places, router, probes, self.options.http, self.tls.clone(), stopping.clone());

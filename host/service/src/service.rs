@@ -130,6 +130,12 @@ impl ResourceService {
         (self.lists.open_watches(), self.core.options.max_watches)
     }
 
+    /// Returns the number of clients' open watches by group and kind of the watched type, sorted by these.
+    #[must_use]
+    pub fn watches_by_type(&self) -> Vec<((String, String), usize)> {
+        self.lists.watches_by_type()
+    }
+
     /// Returns the store of the service.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {

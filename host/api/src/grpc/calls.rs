@@ -84,6 +84,9 @@ use crate::{
 /// Time between two looks at answers that have to give way to calls that wait.
 const PRESS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The number of the code Unknown.
+const UNKNOWN_CODE: usize = 2;
+
 /// Limits of calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallLimits {
@@ -317,12 +320,17 @@ where
         let remote = connection.as_ref().map_or(Remote::Unknown, |facts| facts.remote);
         let origin = origin(Surface::Grpc, remote, request.headers());
         let deadline = Deadline::of(request.headers());
-        let method = match calls.methods.begin(request.uri().path()) {
+        let (facts, count) = calls.methods.begin(request.uri().path());
+        let begun_at = Instant::now();
+        let counted = move |answer: &Result<Response<Body>, S::Error>| {
+            count.answered(answer.as_ref().map_or(UNKNOWN_CODE, code), begun_at.elapsed());
+        };
+        let method = match facts {
             Some(facts) => facts,
             None if deadline.is_err() => MethodFacts::for_path(request.uri().path()),
             None => {
                 let status = Status::unimplemented("the server has no such method; reflection lists those that it has");
-                return async move { Ok(status.into_http()) }.boxed();
+                return async move { Ok(status.into_http()) }.inspect(counted).boxed();
             }
         };
         let guard = authenticated(&calls, &request, method, connection.as_deref(), origin.clone());
@@ -339,7 +347,7 @@ where
             Ok(begun) => begun,
             Err((by, error)) => {
                 let refusal = records::refuse(calls.service.clone(), by, origin, request.uri().path(), error);
-                return refusal.map(Ok).boxed();
+                return refusal.map(Ok).inspect(counted).boxed();
             }
         };
         let share = calls.requests.share();
@@ -358,7 +366,7 @@ where
         if let Some(resource) = method.resource {
             let (service, recent) = (calls.service.clone(), calls.recent.clone());
             let answering = resource.answer(service, request, caller, limits.message_bytes, recent);
-            return begun.answered(answering.map(Ok)).boxed();
+            return begun.answered(answering.map(Ok)).inspect(counted).boxed();
         }
         request.extensions_mut().insert(caller);
         let answering = match method.is_recorded && calls.service.audit().is_some() {
@@ -371,8 +379,14 @@ where
             }
             false => self.inner.call(request).boxed(),
         };
-        begun.answered(answering).boxed()
+        begun.answered(answering).inspect(counted).boxed()
     }
+}
+
+/// The number of the code in the head of an answer; OK if the code comes at the end, as for streams.
+fn code(answer: &Response<Body>) -> usize {
+    let code = answer.headers().get("grpc-status").and_then(|code| code.to_str().ok());
+    code.map_or(0, |code| code.parse().unwrap_or(UNKNOWN_CODE))
 }
 
 /// Recognises the caller, and checks the method's requirement. An error includes the caller as far as it is known.

@@ -1,7 +1,9 @@
 //! Finishes every answer: OPTIONS, headers for caches and browsers, and the count of requests.
 
+use std::time::Instant;
+
 use axum::{
-    extract::Request,
+    extract::{Request, State},
     http::{
         HeaderValue, Method, StatusCode,
         header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
@@ -15,12 +17,14 @@ use super::{
     consul,
     error::{ErrorKind, HttpError, truncate},
 };
+use crate::observability::requests::HttpCounts;
 
 /// Most bytes of a method's name in an error.
 const MAX_METHOD_BYTES: usize = 32;
 
 /// The middleware around every route.
-pub(super) async fn finish(request: Request, next: Next) -> Response {
+pub(super) async fn finish(State(counts): State<HttpCounts>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
     let route = route(request.uri().path());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let form = Form::at_path(&path, request.headers());
@@ -50,6 +54,7 @@ pub(super) async fn finish(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    counts.answered(route, response.status().as_u16(), begun.elapsed());
     let code = response.status().as_u16().to_string();
     metrics::counter!("mortise_http_requests_total", "route" => route, "code" => code).increment(1);
     response

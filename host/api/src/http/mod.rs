@@ -75,12 +75,12 @@ mod watch_query;
 
 use axum::{
     Router,
-    middleware::{from_fn, from_fn_with_state},
+    middleware::from_fn_with_state,
     routing::{any, get},
 };
 use tokio::sync::watch as signal;
 
-use crate::write_health::WriteHealth;
+use crate::{observability::requests::HttpCounts, write_health::WriteHealth};
 
 pub use options::HttpOptions;
 
@@ -90,16 +90,16 @@ pub(crate) use listen::serve;
 pub(crate) use shared::Shared;
 
 /// The routes for health checks when all connections are in use.
-pub(crate) fn probes(ready: signal::Receiver<bool>, write_health: WriteHealth) -> Router {
+pub(crate) fn probes(ready: signal::Receiver<bool>, write_health: WriteHealth, counts: HttpCounts) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(move || health::readiness(ready, write_health)))
         .fallback(listen::full)
-        .layer(from_fn(methods::finish))
+        .layer(from_fn_with_state(counts, methods::finish))
 }
 
-/// All routes.
-pub(crate) fn router(shared: Shared) -> Router {
+/// All routes. Their answers are counted.
+pub(crate) fn router(shared: Shared, counts: HttpCounts) -> Router {
     let mut router = Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
@@ -128,7 +128,8 @@ pub(crate) fn router(shared: Shared) -> Router {
     let routes: Router = router.fallback(dispatch::not_found).with_state(shared);
     // Around all routes together: each route alone adds its `Allow` outside of its own layers.
     let compressed = from_fn_with_state(compress::Encoders::default(), compress::compress);
-    Router::new().fallback_service(routes).layer(callers).layer(guard).layer(from_fn(methods::finish)).layer(compressed)
+    let finish = from_fn_with_state(counts, methods::finish);
+    Router::new().fallback_service(routes).layer(callers).layer(guard).layer(finish).layer(compressed)
 }
 
 /// Parses a text as path and query.

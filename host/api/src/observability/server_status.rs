@@ -23,7 +23,10 @@ use mortise_service::ResourceService;
 use mortise_store::{Consistency, Health, Query, Stats, TypeKey};
 use prost::Message as _;
 
-use super::{process::process, requests::RequestCounts};
+use super::{
+    process::process,
+    requests::{DURATION_BOUNDS, HttpCounts, RequestCounts},
+};
 
 /// Facts about the process.
 #[derive(Debug, Clone)]
@@ -55,6 +58,7 @@ pub(crate) struct Sources {
     pub(crate) regions: Replication,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) counts: RequestCounts,
+    pub(crate) http_counts: HttpCounts,
 }
 
 impl Sources {
@@ -65,6 +69,7 @@ impl Sources {
         let plugins = self.plugins().await.map_err(fault)?;
         let controllers: Vec<_> = self.controller_manager.reports("").into_iter().map(controller).collect();
         let (watches, max_watches) = self.service.open_watches();
+        let watched = self.service.watches_by_type().into_iter();
         let ServerInfo { version, mode, started_at, started, .. } = &self.about;
         Ok(ServerStatusResponse {
             version: (*version).to_owned(),
@@ -78,6 +83,11 @@ impl Sources {
             plugins,
             controllers,
             requests: self.counts.report(),
+            http_requests: self.http_counts.report(),
+            duration_bounds: DURATION_BOUNDS.map(|micros| duration(Duration::from_micros(micros))).to_vec(),
+            watches_by_type: watched
+                .map(|((group, kind), count)| TypeCount { group, kind, count: count as u64 })
+                .collect(),
             process: Some(process()),
             provider_socket: self
                 .about

@@ -1,4 +1,4 @@
-//! Resources from files, directories and standard input.
+//! Resources from files, directories, URLs and standard input.
 //!
 //! In a directory, files with the endings .yaml, .yml, .json, .jsonl, .ndjson and .hcl are read, in the order of their
 //! names. Everything is read and checked before the first write.
@@ -13,6 +13,7 @@ use clap::Args;
 use mortise_resource::{pb, types::gvk};
 use mortise_text::{Document, Format, Source};
 
+use super::url;
 use crate::{
     CliError, Exit, Session, Tenancy,
     resources::catalog::Catalog,
@@ -32,8 +33,9 @@ const MAX_FAULTS: usize = 50;
 /// Files to read.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Files {
-    /// A file, a directory, or - for standard input; can be given several times
-    #[arg(short, long = "filename", value_name = "FILE|DIR|-", required = true, num_args = 1..)]
+    /// A file, a directory, a URL (https://…, or http://…, which is not verified), or - for standard input; can be
+    /// given several times
+    #[arg(short, long = "filename", value_name = "FILE|DIR|URL|-", required = true, num_args = 1..)]
     pub(crate) filename: Vec<PathBuf>,
     /// Also reads the directories within a directory
     #[arg(short = 'R', long)]
@@ -57,9 +59,17 @@ pub(crate) fn format(text: &str) -> Result<Format, FormatError> {
     }
 }
 
+/// A text to parse.
+enum Input {
+    /// A file, which is read when its turn comes.
+    File(PathBuf),
+    /// The name and the text of a fetched file.
+    Fetched(String, String),
+}
+
 /// Reads all files. Resources without a partition or namespace are placed in those of the flags and the context; a
 /// resource that occurs twice is an error.
-pub(crate) fn read(
+pub(crate) async fn read(
     files: &Files,
     catalog: &Catalog,
     tenancy: &Tenancy,
@@ -69,19 +79,33 @@ pub(crate) fn read(
     for name in &files.filename {
         find(name, files.recursive, &mut names)?;
     }
-    let texts = names.into_iter().map(|name| Ok((name.to_string_lossy().into_owned(), text(&name)?)));
+    let mut inputs = Vec::new();
+    for name in names {
+        inputs.push(match url::is_url(&name) {
+            true => {
+                let (name, bytes) = url::fetch(&name, MAX_BYTES, session.timeout()).await?;
+                let text = utf8(&name, bytes)?;
+                Input::Fetched(name, text)
+            }
+            false => Input::File(name),
+        });
+    }
+    let texts = inputs.into_iter().map(|input| match input {
+        Input::File(name) => Ok((name.to_string_lossy().into_owned(), text(&name)?)),
+        Input::Fetched(name, text) => Ok((name, text)),
+    });
     parsed(texts, files.format, catalog, tenancy, session)
 }
 
 /// Reads the names of the resources in all files, for commands that show what is stored.
-pub(crate) fn selections(
+pub(crate) async fn selections(
     files: &Files,
     catalog: &Catalog,
     tenancy: &Tenancy,
     session: &Session,
 ) -> Result<Vec<Selection>, CliError> {
     let mut all: Vec<Selection> = Vec::new();
-    for document in read(files, catalog, tenancy, session)? {
+    for document in read(files, catalog, tenancy, session).await? {
         let id = id_of(&document.resource);
         let (ty, name) = (id.r#type.clone().unwrap_or_default(), PlacedName::of(&id));
         match all.iter_mut().find(|selection| selection.ty == ty) {
@@ -212,9 +236,14 @@ pub(crate) fn text(name: &Path) -> Result<String, CliError> {
         std::fs::File::open(name).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes))
     };
     read.map_err(|e| CliError::file("cannot read", name, e))?;
+    utf8(&name.to_string_lossy(), bytes)
+}
+
+/// Turns the bytes of a file into text.
+fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, CliError> {
     String::from_utf8(bytes).map_err(|e| {
         let line = e.as_bytes().iter().take(e.utf8_error().valid_up_to()).filter(|b| **b == b'\n').count() + 1;
-        CliError::usage(format!("{}:{line}: this is not UTF-8 text", mortise_text::file_name(&name.to_string_lossy())))
+        CliError::usage(format!("{}:{line}: this is not UTF-8 text", mortise_text::file_name(name)))
     })
 }
 

@@ -41,6 +41,7 @@ use crate::{
 pub(super) const EXAMPLES: &str = "\
 mortise apply -f artist.yaml
 cat artists.json | mortise apply -f -
+mortise apply -f https://example.com/artists.yaml --dry-run
 mortise apply -f shop/ --dry-run
 mortise apply -f shop/ --prune -l app=shop
 mortise apply -f artist.yaml --wait condition=Accepted --timeout 1m";
@@ -110,7 +111,7 @@ impl Apply {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
+        let documents = files::read(&self.files, &catalog, &self.tenancy, &session).await?;
         self.carry_out(documents, &session, &catalog, &ui).await
     }
 

@@ -27,8 +27,9 @@ pub struct Create {
     /// Data of the resource, as JSON
     #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true, conflicts_with = "filename")]
     data: String,
-    /// A file, a directory, or - for standard input; can be given several times
-    #[arg(short, long, value_name = "FILE|DIR|-", num_args = 1..)]
+    /// A file, a directory, a URL (https://…, or http://…, which is not verified), or - for standard input; can be
+    /// given several times
+    #[arg(short, long, value_name = "FILE|DIR|URL|-", num_args = 1..)]
     filename: Vec<std::path::PathBuf>,
     /// Also reads the directories within a directory
     #[arg(short = 'R', long, requires = "filename")]
@@ -55,7 +56,7 @@ impl Create {
         let (session, catalog) = Catalog::connect(&self.connect).await?;
         let files = Files { filename: self.filename, recursive: self.recursive, format: self.format };
         let documents = match self.target.is_empty() {
-            true => files::read(&files, &catalog, &self.tenancy, &session)?,
+            true => files::read(&files, &catalog, &self.tenancy, &session).await?,
             false => {
                 let id = ids::one(&self.target, &catalog, &self.tenancy, &session)?;
                 files::typed(id, &self.data, &catalog, &self.tenancy, &session)?

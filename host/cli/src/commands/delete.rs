@@ -33,8 +33,8 @@ pub struct Delete {
     /// TYPE NAME…, TYPE/NAME…, or TYPE with --prefix or --selector
     #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
-    /// Deletes the resources in a file, a directory or standard input (-)
-    #[arg(short, long, value_name = "FILE|DIR|-", num_args = 1..)]
+    /// Deletes the resources in a file, a directory, a URL or standard input (-)
+    #[arg(short, long, value_name = "FILE|DIR|URL|-", num_args = 1..)]
     filename: Vec<std::path::PathBuf>,
     /// Also reads the directories within a directory
     #[arg(short = 'R', long, requires = "filename")]
@@ -129,7 +129,7 @@ impl Delete {
     ) -> Result<Option<Vec<Vec<pb::Id>>>, CliError> {
         if !self.filename.is_empty() {
             let files = Files { filename: self.filename.clone(), recursive: self.recursive, format: None };
-            let levels = order::levels(files::read(&files, catalog, &self.tenancy, session)?)?;
+            let levels = order::levels(files::read(&files, catalog, &self.tenancy, session).await?)?;
             let ids = |level: Vec<mortise_text::Document>| level.iter().map(|d| id_of(&d.resource)).collect();
             return Ok(Some(levels.into_iter().rev().map(ids).collect()));
         }

@@ -41,7 +41,7 @@ impl Diff {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
-        let documents = files::read(&self.files, &catalog, &self.tenancy, &session)?;
+        let documents = files::read(&self.files, &catalog, &self.tenancy, &session).await?;
         let mut different = false;
         let keys: HashSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
         let (session, catalog, keys) = (&session, &catalog, &keys);

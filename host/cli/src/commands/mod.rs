@@ -18,6 +18,7 @@ mod delete;
 mod describe;
 mod diff;
 mod edit;
+mod events;
 mod explain;
 mod export;
 mod function;
@@ -72,6 +73,9 @@ pub enum Command {
     /// Shows everything about a resource
     #[command(after_help = after(describe::EXAMPLES))]
     Describe(describe::Describe),
+    /// Shows the events of resources: writes, conditions, failures of controllers
+    #[command(after_help = after(events::EXAMPLES))]
+    Events(Box<events::Events>),
     /// Deletes resources
     #[command(alias = "rm", after_help = after(delete::EXAMPLES))]
     Delete(Box<delete::Delete>),
@@ -203,6 +207,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Patch(patch) => patch.run().await,
             Command::Get(get) => get.run().await,
             Command::Describe(describe) => describe.run().await,
+            Command::Events(events) => events.run().await,
             Command::Delete(delete) => delete.run().await,
             Command::Edit(edit) => edit.run().await,
             Command::Label(label) => label.run().await,

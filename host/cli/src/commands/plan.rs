@@ -51,7 +51,7 @@ impl PlanCommand {
         let ui = self.connect.ui();
         let (session, catalog) = Catalog::connect(&self.connect).await?;
         let mut different = false;
-        for document in files::read(&self.files, &catalog, &self.tenancy, &session)? {
+        for document in files::read(&self.files, &catalog, &self.tenancy, &session).await? {
             let request = PlanRequest { resource: Some(document.resource.clone()), create: self.create };
             let title = placed_title(&id_of(&document.resource));
             let planned = session.call(&title, session.changes().plan(request)).await;

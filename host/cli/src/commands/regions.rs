@@ -171,7 +171,7 @@ fn state(state: PeerState) -> Cell {
     Cell::styled(style, state_name(state))
 }
 
-fn state_name(state: PeerState) -> &'static str {
+pub(super) fn state_name(state: PeerState) -> &'static str {
     match state {
         PeerState::Current => "Current",
         PeerState::Snapshot => "Snapshot",

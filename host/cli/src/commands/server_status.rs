@@ -217,8 +217,8 @@ mod tests {
                 ..Default::default()
             }],
             requests: vec![
-                Requests { method: "x/Read".into(), count: 40 },
-                Requests { method: "x/Write".into(), count: 2 },
+                Requests { method: "x/Read".into(), count: 40, ..Requests::default() },
+                Requests { method: "x/Write".into(), count: 2, ..Requests::default() },
             ],
             process: Some(Process { pid: 7, resident_bytes: 3 << 20, threads: 4, open_files: 9, cpu: None }),
             warnings: vec!["plugin demo is not serving what its source holds".into()],

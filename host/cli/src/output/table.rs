@@ -50,9 +50,15 @@ impl Cell {
     }
 }
 
-/// Replaces control characters, line ends among them: they would break the table, or the terminal.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+/// Replaces control characters, line ends among them: they would break the table, or the terminal. Characters that
+/// change the direction of the text around them are replaced, too: they would show another text than the real one.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || changes_lines(c) { ' ' } else { c }).collect()
+}
+
+/// Whether a character ends a line or changes the direction of letters.
+fn changes_lines(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl Table {
@@ -146,7 +152,7 @@ fn line(row: &[Cell], widths: &[usize], ui: &Ui, out: &mut String) {
 }
 
 /// Cuts a text to a width in columns; a cut text ends in an ellipsis.
-fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -179,6 +185,11 @@ mod tests {
     #[test]
     fn columns_line_up_by_width_and_have_no_trailing_blanks() {
         assert_eq!(sample().render(&PLAIN), "NAME   DESCRIPTION\nkorn   a band from Bakersfield\n日本\n");
+    }
+
+    #[test]
+    fn characters_that_change_the_terminal_or_the_direction_become_blanks() {
+        assert_eq!(one_line("a\u{202e}b\u{2066}c\x1b[2Jd\u{9b}e\u{2028}f\n"), "a b c [2Jd e f ");
     }
 
     #[test]

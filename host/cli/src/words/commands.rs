@@ -33,14 +33,9 @@ const KUBECTL: &[Word] = &[
     word(
         "debug",
         "Mortise runs no containers",
-        "`mortise describe TYPE NAME` shows failures of controllers, `mortise status` those of the server",
+        "`mortise events TYPE NAME` shows what happened to a resource, `mortise status` faults of the server",
     ),
     word("drain", "Mortise has no nodes", "a controller of a plugin can read a field that `mortise patch` sets"),
-    word(
-        "events",
-        "the server keeps no events as resources",
-        "`mortise describe TYPE NAME` shows failures of controllers, `mortise get TYPE --watch` every change",
-    ),
     word("exec", "Mortise runs no programs for clients", "`mortise function call` calls a function of a plugin"),
     word("expose", "", "`mortise catalog load FILE` makes services and workloads"),
     word(
@@ -158,7 +153,7 @@ const HABIT: &[Word] = &[
     word("find", "", "`mortise get TYPE --filter FILTER` finds resources"),
     word("fmt", "", "`mortise get TYPE NAME -o yaml` prints a resource in the usual form"),
     word("health", "", "`mortise status` shows the server's state; its exit code is 1 for a damaged store"),
-    word("history", "", "`mortise rollout history PLUGIN` shows a plugin's versions, `mortise describe` a resource's"),
+    word("history", "", "`mortise rollout history PLUGIN` shows a plugin's versions, `mortise events` a resource's"),
     word(
         "init",
         "",

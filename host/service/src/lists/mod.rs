@@ -18,6 +18,7 @@ mod request;
 mod type_watch;
 mod watch_pace;
 mod watch_places;
+mod watched_types;
 
 pub(crate) use checked_list::{CheckedList, Selection};
 pub use encoded_list::EncodedList;

@@ -11,7 +11,7 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use mortise_resource::{Code, Error, pb, types::Gvk};
 use tokio::sync::watch;
 
-use super::{pools::Lists, watch_places::WatchPlace};
+use super::{pools::Lists, watch_places::WatchPlace, watched_types::WatchedType};
 use crate::{
     call::{Call, Caller, store_fault::ended},
     core::Core,
@@ -31,6 +31,8 @@ pub(crate) struct OpenWatch {
     /// for them.
     signals: FuturesUnordered<Signal>,
     _place: WatchPlace,
+    /// Its count among the watches of its type.
+    _counted: WatchedType,
 }
 
 /// A future reason to check a watch; with the signal of permissions, to wait for the next one.
@@ -101,8 +103,10 @@ impl OpenWatch {
             (AccessChange::Replaced, None)
         }));
         signals.extend(changes.map(|changes| Box::pin(permissions_changed(changes)) as Signal));
+        let (WatchScope::Many(wanted, _) | WatchScope::One(wanted, _)) = &scope;
+        let counted = lists.count_watch(wanted);
         let (core, caller) = (lists.core.clone(), caller.clone());
-        Ok(Self { core, caller, method, scope, fingerprint, signals, _place: place })
+        Ok(Self { core, caller, method, scope, fingerprint, signals, _place: place, _counted: counted })
     }
 
     pub(crate) fn caller(&self) -> &Caller {

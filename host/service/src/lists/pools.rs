@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use mortise_plugin_host::LowPriorityThreads;
-use mortise_resource::{Code, Error};
+use mortise_resource::{Code, Error, types::Gvk};
 use tokio::time::Instant;
 
 use super::{
     recent_decisions::RecentDecisions,
     watch_pace::{WatchPace, WatchPaces},
     watch_places::{WatchPlace, WatchPlaces},
+    watched_types::{WatchedType, WatchedTypes},
 };
 use crate::{
     call::{Caller, FairPool, NoShare, Share},
@@ -29,6 +30,7 @@ pub(crate) const YIELD_INTERVAL_CHANGES: usize = 256;
 pub(crate) struct Lists {
     pub(crate) core: Core,
     watches: WatchPlaces,
+    watched: WatchedTypes,
     paces: WatchPaces,
     /// Decisions about recent events.
     pub(crate) recent: Arc<RecentDecisions>,
@@ -45,6 +47,7 @@ impl Lists {
         let options = &core.options;
         Self {
             watches: WatchPlaces::new(options.max_watches, options.caller_watches),
+            watched: WatchedTypes::default(),
             paces: WatchPaces::default(),
             recent: Arc::default(),
             snapshots: FairPool::new(options.max_snapshots, options.max_waiting),
@@ -57,6 +60,16 @@ impl Lists {
     /// Returns the number of clients' open watches.
     pub(crate) fn open_watches(&self) -> usize {
         self.watches.open()
+    }
+
+    /// Returns the number of clients' open watches by group and kind of the watched type.
+    pub(crate) fn watches_by_type(&self) -> Vec<((String, String), usize)> {
+        self.watched.counts()
+    }
+
+    /// Counts a watch of a type until the result is dropped.
+    pub(super) fn count_watch(&self, wanted: &Gvk) -> WatchedType {
+        self.watched.open(wanted)
     }
 
     /// Takes a place for a caller's watch.

@@ -61,11 +61,13 @@ impl Methods {
         Self { known: methods.iter().map(method).collect(), others: counts.others() }
     }
 
-    /// Counts a call, and returns the facts about its method; `None` for a path without a method.
-    pub(super) fn begin(&self, path: &str) -> Option<MethodFacts> {
+    /// Counts a call, and returns the facts about its method, `None` for a path without a method, and the count for its
+    /// answer.
+    pub(super) fn begin(&self, path: &str) -> (Option<MethodFacts>, Arc<MethodCount>) {
         let known = self.known.get(path);
-        known.map_or(&self.others, |method| &method.count).add();
-        known.map(|method| method.facts)
+        let count = known.map_or(&self.others, |method| &method.count);
+        count.add();
+        (known.map(|method| method.facts), count.clone())
     }
 }
 

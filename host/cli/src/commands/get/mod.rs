@@ -50,8 +50,8 @@ pub struct Get {
     /// plugins that has namespaces
     #[arg(value_name = "TYPE [NAME]", required_unless_present = "filename", conflicts_with = "filename")]
     what: Vec<String>,
-    /// Shows the stored resources that these files and directories name; - is standard input
-    #[arg(short, long, value_name = "FILE|DIR|-", num_args = 1..)]
+    /// Shows the stored resources that these files, directories and URLs name; - is standard input
+    #[arg(short, long, value_name = "FILE|DIR|URL|-", num_args = 1..)]
     filename: Vec<std::path::PathBuf>,
     /// Also reads the directories within a directory
     #[arg(short = 'R', long, requires = "filename")]
@@ -102,7 +102,7 @@ impl Get {
             true => ids::selections(&self.what, &catalog, &self.tenancy)?,
             false => {
                 let files = Files { filename: self.filename.clone(), recursive: self.recursive, format: None };
-                files::selections(&files, &catalog, &self.tenancy, &session)?
+                files::selections(&files, &catalog, &self.tenancy, &session).await?
             }
         };
         if let Some(fault) = self.fault(&wanted) {

@@ -1,67 +1,29 @@
-//! `mortise top`: a server's activity, refreshed at intervals.
+//! The page of `mortise top` as text: for `--once`, and where standard output is no terminal.
 
-use std::{
-    collections::BTreeMap,
-    io::IsTerminal as _,
-    time::{Duration, Instant},
+use std::collections::BTreeMap;
+
+use mortise_resource::data::server_status_response::PluginState;
+
+use super::sample::{Sample, Span};
+use crate::{
+    Table, Ui,
+    commands::server_status::{describe_process, std_duration},
 };
 
-use clap::Args;
-use mortise_resource::data::{ServerStatusResponse, server_status_response::PluginState};
-
-use super::server_status::{describe_process, fetch, std_duration};
-use crate::{CliError, Connect, Exit, Table, Ui, output::ui};
-
-pub(super) const EXAMPLES: &str = "mortise top\nmortise top --once --interval 10s";
-
-/// Clears the terminal and moves to its corner.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
-
-/// Arguments of `top`.
-#[derive(Debug, Args)]
-pub struct Top {
-    /// Prints once, after one interval, and ends
-    #[arg(long)]
-    once: bool,
-    /// The time over which rates are measured
-    #[arg(long, value_name = "DURATION", value_parser = crate::args::duration, default_value = "2s")]
-    interval: Duration,
-    #[command(flatten)]
-    connect: Connect,
-}
-
-impl Top {
-    pub(super) async fn run(self) -> Result<Exit, CliError> {
-        let session = self.connect.session().await?;
-        let mut before = (Instant::now(), fetch(&session).await?);
-        loop {
-            tokio::time::sleep(self.interval).await;
-            let now = (Instant::now(), fetch(&session).await?);
-            let page = render(&before, &now, &self.connect.ui());
-            let clear = if !self.once && std::io::stdout().is_terminal() { CLEAR } else { "" };
-            ui::print(format!("{clear}{page}"))?;
-            if self.once {
-                return Ok(Exit::Done);
-            }
-            before = now;
-        }
-    }
-}
-
-fn render(before: &(Instant, ServerStatusResponse), now: &(Instant, ServerStatusResponse), ui: &Ui) -> String {
-    let ((then, before), (end, now)) = (before, now);
-    let seconds = end.duration_since(*then).as_secs_f64().max(0.001);
-    // A restarted server counts from zero.
-    let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
-    let (process, was) = (now.process.unwrap_or_default(), before.process.unwrap_or_default());
-    let (cpu, cpu_was) = (std_duration(process.cpu.as_ref()), std_duration(was.cpu.as_ref()));
-    let cpu = cpu.checked_sub(cpu_was).unwrap_or(cpu).as_secs_f64() / seconds * 100.0;
+/// Renders the figures of a time.
+pub(super) fn render(before: &Sample, now: &Sample, ui: &Ui) -> String {
+    let span = Span::between(before, now);
+    let (before, now) = (&before.status, &now.status);
+    let rate = |now: u64, before: u64| span.rate(now, before);
+    let seconds = span.seconds();
+    let process = now.process.unwrap_or_default();
     let (store, store_was) = (now.store.clone().unwrap_or_default(), before.store.clone().unwrap_or_default());
     let mut out = format!(
-        "mortise {}, up {}\n{}, {cpu:.0} % cpu\n{:.1} changes/s, version {}, {} watches, {} on disk\n\n",
+        "mortise {}, up {}\n{}, {:.0} % cpu\n{:.1} changes/s, version {}, {} watches, {} on disk\n\n",
         now.version,
         indicatif::HumanDuration(std_duration(now.uptime.as_ref())),
         describe_process(&process),
+        span.cpu(),
         rate(store.commit, store_was.commit),
         store.commit,
         now.watches,
@@ -124,16 +86,21 @@ fn render(before: &(Instant, ServerStatusResponse), now: &(Instant, ServerStatus
 
 #[cfg(test)]
 mod tests {
-    use mortise_resource::data::server_status_response::{Process, Requests, Store};
+    use std::time::{Duration, Instant};
+
+    use mortise_resource::data::{
+        ServerStatusResponse,
+        server_status_response::{Process, Requests, Store},
+    };
 
     use super::*;
 
-    fn look(requests: u64, commit: u64, calls: u64, millis: i64) -> ServerStatusResponse {
+    fn look(at: Instant, requests: u64, commit: u64, calls: u64, millis: i64) -> Sample {
         let duration = |millis: i64| prost_types::Duration {
             seconds: millis / 1000,
             nanos: i32::try_from(millis % 1000).unwrap() * 1_000_000,
         };
-        ServerStatusResponse {
+        let status = ServerStatusResponse {
             version: "1.2.3".into(),
             uptime: Some(duration(60_000)),
             store: Some(Store { commit, ..Store::default() }),
@@ -143,10 +110,11 @@ mod tests {
                 time: Some(duration(millis)),
                 ..Default::default()
             }],
-            requests: vec![Requests { method: "x/Write".into(), count: requests }],
+            requests: vec![Requests { method: "x/Write".into(), count: requests, ..Requests::default() }],
             process: Some(Process { pid: 7, cpu: Some(duration(millis)), ..Process::default() }),
             ..ServerStatusResponse::default()
-        }
+        };
+        Sample::of(at, status)
     }
 
     #[test]
@@ -154,7 +122,7 @@ mod tests {
         let then = Instant::now();
         let later = then + Duration::from_secs(2);
         let ui = Ui { color: false, color_err: false, width: None };
-        let page = render(&(then, look(100, 50, 10, 1000)), &(later, look(300, 150, 20, 1500)), &ui);
+        let page = render(&look(then, 100, 50, 10, 1000), &look(later, 300, 150, 20, 1500), &ui);
         for expected in [
             "25 % cpu",
             "50.0 changes/s, version 150",
@@ -163,7 +131,7 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected}:\n{page}");
         }
-        let page = render(&(then, look(300, 150, 20, 1500)), &(later, look(10, 4, 1, 100)), &ui);
+        let page = render(&look(then, 300, 150, 20, 1500), &look(later, 10, 4, 1, 100), &ui);
         assert!(page.contains("x/Write   5.0          10"), "{page}");
     }
 }
