@@ -1,5 +1,10 @@
 //! The effect of a deletion on referrers: block, unset, cascade, now or later.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use mortise_resource::{
     data::{DeleteStep, PlanDeleteRequest, PlanDeleteResponse, delete_step::Action},
     meta, pb,
@@ -309,4 +314,44 @@ async fn the_largest_resource_can_be_marked() {
     server.write(node("later", &Node { goes_later: list(&["root"]), ..Node::default() })).await.unwrap();
     delete(&server, "root").await.unwrap();
     eventually("both go", async || all(&server).await.is_empty()).await;
+}
+
+/// A deletion in a named version is refused for another version of that resource alone, not for one of a resource whose
+/// reference it clears.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_in_a_named_version_goes_on_beside_writers_of_what_it_clears() {
+    const ROUNDS: usize = 20;
+    let server = Arc::new(start().await);
+    let referrer = |n: usize, text: String| {
+        node(&format!("user-{n}"), &Node { unset_by: list(&["target"]), text, ..Node::default() })
+    };
+    let mut writes = 0;
+    for round in 0..ROUNDS {
+        let target = server.write(node("target", &Node::default())).await.unwrap();
+        for n in 0..3 {
+            server.write(referrer(n, format!("{round}"))).await.unwrap();
+        }
+        let ends = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..3)
+            .map(|n| {
+                let (server, ends) = (server.clone(), ends.clone());
+                tokio::spawn(async move {
+                    let mut written = 0;
+                    while !ends.load(Ordering::Relaxed) {
+                        // Refused once the target is gone.
+                        written += usize::from(server.write(referrer(n, format!("{round} {written}"))).await.is_ok());
+                    }
+                    written
+                })
+            })
+            .collect();
+        let deleted = server.delete(&id(NODE, "target"), &target.version).await;
+        ends.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writes += writer.await.unwrap();
+        }
+        assert!(deleted.is_ok(), "round {round}: {deleted:?}");
+    }
+    println!("{ROUNDS} deletions beside {writes} writes of referrers");
+    assert!(writes > 0);
 }

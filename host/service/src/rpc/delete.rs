@@ -115,6 +115,12 @@ impl ResourceService {
         }
     }
 
+    /// Returns whether a resource is stored in this version.
+    async fn is_unchanged(&self, id: &pb::Id, version: &str) -> Result<bool, StoreError> {
+        let now = ResourceKey::from(id).stored(&self.core).await?;
+        Ok(now.is_some_and(|now| now.version() == version))
+    }
+
     /// Deletes a resource and the resources that go with it along its references; marks it while something holds it.
     async fn delete_planned(
         &self,
@@ -142,6 +148,11 @@ impl ResourceService {
             match self.deletions.carry_out(registry, caller, plan).await {
                 // The resource is unchanged, its referrers are not: plan again.
                 Err(RemovalError::Store(StoreError::ReferrersChanged)) if plans < MAX_PLANS => {}
+                // So it may be if another resource of the plan was written meanwhile.
+                Err(error)
+                    if error.is_conflict()
+                        && plans < MAX_PLANS
+                        && self.is_unchanged(&id, &stored.version).await.map_err(failed)? => {}
                 done => break done,
             }
         };

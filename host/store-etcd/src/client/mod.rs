@@ -128,11 +128,21 @@ impl Client {
     fn failed(&self, index: usize, status: Status) -> Fault {
         let fault = Fault::from(status);
         if fault.is_of_connection() {
-            let next = (index + 1) % self.servers.len().max(1);
-            // Another call may have moved on already.
-            let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
+            self.leave(index);
         }
         fault
+    }
+
+    /// Returns the number of the server in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Moves on from a server that lags behind the others, unless another call did.
+    pub(crate) fn leave(&self, index: usize) {
+        let next = (index + 1) % self.servers.len().max(1);
+        // Another call may have moved on already.
+        let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn current(&self) -> Result<(usize, Channel), Fault> {

@@ -78,7 +78,7 @@ pub(crate) struct Committer {
     pub(crate) unseen: VecDeque<(i64, DraftedGrowth)>,
     /// Resources whose newest revision is that of a rewrite: their sequence, and this revision.
     pub(crate) rewritten: HashMap<Vec<u8>, (u64, i64)>,
-    /// Reason why nothing is proposed any more: another server uses the key of this one.
+    /// Reason why nothing is proposed any more, such as another server that uses the key of this one.
     pub(crate) usurped: Option<&'static str>,
 }
 
@@ -319,15 +319,19 @@ impl Committer {
     async fn learn(&mut self, answer: &TxnResponse, reads: &[mortise_store::follower::DraftedRead]) {
         let (head, own) = (self.keys.head(), self.keys.server(&self.server));
         let newest = shown(answer).find(|kv| kv.key == head).map_or(0, |kv| kv.mod_revision);
+        let revision = answer.header.as_ref().map_or(i64::MAX, |header| header.revision);
         match shown(answer).find(|kv| kv.key == own).map_or(0, |own| own.mod_revision) {
+            // The cluster was restored from an earlier state.
+            _ if revision < self.own_revision => self.refuse_all(
+                "etcd is at an earlier revision than this server has seen; restart mortise, which then reads everything again",
+            ),
             // Removed by hand.
             0 => self.own_revision = 0,
             found if found != self.own_revision => {
-                let why = "another server uses the name of this one: data_dir is a copy of that server's, or the reverse; stop one, \
-                           remove the directory copy in its data_dir, and start it again";
-                tracing::error!(why, "writes are refused");
-                self.usurped = Some(why);
-                self.health.send_modify(|health| health.poisoned = Some(why.to_owned()));
+                self.refuse_all(
+                    "another server uses the name of this one: data_dir is a copy of that server's, or the reverse; stop one, \
+                     remove the directory copy in its data_dir, and start it again",
+                );
             }
             _ => {}
         }
@@ -350,6 +354,13 @@ impl Committer {
                 _ => self.rewritten.remove(&key),
             };
         }
+    }
+
+    /// Refuses everything from now on.
+    fn refuse_all(&mut self, why: &'static str) {
+        tracing::error!(why, "writes are refused");
+        self.usurped = Some(why);
+        self.health.send_modify(|health| health.poisoned = Some(why.to_owned()));
     }
 
     /// Answers the batches of a stored transaction once the copy has it.

@@ -11,7 +11,7 @@
 mod convert;
 mod fill;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use mortise_store::{Health, SledBackend, StoreError, follower::FollowedCommit};
 use tokio::{
@@ -23,6 +23,7 @@ use tonic::Streaming;
 use self::convert::Revisions;
 pub(crate) use self::fill::fill;
 use crate::{
+    barrier::head,
     client::{Client, Fault, RangeRequest, WatchCreateRequest, WatchResponse},
     keys::{Keys, range_end},
     planted,
@@ -32,8 +33,11 @@ use crate::{
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Pause while the disk of the copy is full.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
-/// Time without a watch after which the cluster counts as away.
+/// Time without a watch after which the cluster counts as away. A watch that lacks for so long what the cluster has is
+/// opened at another server of it.
 const AWAY_AFTER: Duration = Duration::from_secs(3);
+/// Pause between two looks at the newest revision of the cluster.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reason why the copy cannot be continued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,7 +123,9 @@ impl Follower {
         if found < applied {
             return Err(End::Gap(Gap::WentBack { applied, found }));
         }
+        let server = self.client.in_use();
         let mut stream = open(&self.client, &self.keys, applied).await?;
+        let mut lagging = pin!(self.lagging());
         let mut revisions = Revisions::new(self.keys.clone());
         // Plans may have changed while there was no watch, and the copy does not have them.
         self.plans.send_modify(|changes| *changes += 1);
@@ -127,6 +133,11 @@ impl Follower {
             let message = tokio::select! {
                 message = stream.message() => message,
                 () = self.applied.closed() => return Ok(()),
+                missing = &mut lagging => {
+                    self.client.leave(server);
+                    let fault = format!("a server of etcd has revision {missing}, and the watch does not bring it");
+                    return Err(End::Fault(fault));
+                }
             };
             let Some(answer) = message.map_err(Fault::from)? else {
                 return Err(End::Fault("the watch ended".to_owned()));
@@ -139,6 +150,26 @@ impl Follower {
             }
             if revisions.take_plans_changed() {
                 self.plans.send_modify(|changes| *changes += 1);
+            }
+        }
+    }
+
+    /// Resolves once the copy lacks for [`AWAY_AFTER`] what the cluster has; returns the revision. A server of the cluster
+    /// may have a leader again, and yet get no changes from it for a while.
+    async fn lagging(&self) -> i64 {
+        let mut missing: Option<(i64, Instant)> = None;
+        loop {
+            sleep(LOOK_INTERVAL).await;
+            let applied = *self.applied.borrow();
+            missing = missing.filter(|(revision, _)| applied < *revision);
+            match missing {
+                Some((revision, since)) if since.elapsed() >= AWAY_AFTER => return revision,
+                Some(_) => {}
+                // A cluster that does not answer ends the watch by itself.
+                None => {
+                    let newest = head(&self.client, &self.keys).await.unwrap_or(0);
+                    missing = Some((newest, Instant::now())).filter(|_| newest > *self.applied.borrow());
+                }
             }
         }
     }
