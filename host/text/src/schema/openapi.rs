@@ -136,13 +136,15 @@ struct Components {
 
 impl Components {
     /// Adds definitions, with names prefixed by `owner` if other definitions have the same names; returns the
-    /// references to them.
+    /// references to them. Of definitions that differ in descriptions alone the first one stays.
     fn add(&mut self, owner: &str, define: impl Fn(&mut Definitions) -> Vec<Value>) -> Vec<Value> {
         let mut plain = Definitions::new(SCHEMA_REFERENCE_PREFIX, "");
         let references = define(&mut plain);
         let defined = plain.into_map();
-        if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| known == schema)) {
-            self.schemas.extend(defined);
+        if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| alike(known, schema))) {
+            for (name, schema) in defined {
+                self.schemas.entry(name).or_insert(schema);
+            }
             return references;
         }
         let mut own = Definitions::new(SCHEMA_REFERENCE_PREFIX, format!("{owner}-"));
@@ -150,6 +152,25 @@ impl Components {
         self.schemas.extend(own.into_map());
         references
     }
+}
+
+/// Whether two schemas differ in descriptions alone: a plugin's descriptors may have the host's messages without their
+/// comments. A description is a text; a schema under this key is that of a field.
+fn alike(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            without_description(left).count() == without_description(right).count()
+                && without_description(left).all(|(key, value)| right.get(key).is_some_and(|other| alike(value, other)))
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| alike(left, right))
+        }
+        _ => left == right,
+    }
+}
+
+fn without_description(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    object.iter().filter(|(key, value)| *key != "description" || !value.is_string())
 }
 
 /// The schema of a resource of a type in answers. Generated clients read `data` without a check, so it is required:
