@@ -145,6 +145,13 @@ func change(ctx context.Context, client *api.APIClient) {
 	created, answer, err := artists.DemoV2ArtistCreate(ctx).WriteDemoV2Artist(artist("ABBA", "")).GenerateName("abba-").Execute()
 	check(err)
 	fmt.Println("created:", answer.StatusCode, (*created.Id.Name)[:5])
+	odd, unknown := artist("Odd", ""), "wD4H"
+	odd.Data.Unknown = &unknown
+	written, _, err := artists.DemoV2ArtistWrite(ctx, "odd").WriteDemoV2Artist(odd).Execute()
+	check(err)
+	fmt.Println("unknown field:", *written.Data.Unknown)
+	_, err = artists.DemoV2ArtistDelete(ctx, "odd").Execute()
+	check(err)
 	for name, title := range map[string]string{"doors": "Doors", "eels": "Eels"} {
 		_, _, err := artists.DemoV2ArtistWrite(ctx, name).WriteDemoV2Artist(artist(title, "")).Execute()
 		check(err)

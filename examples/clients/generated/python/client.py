@@ -76,7 +76,8 @@ def change(client: AuthenticatedClient) -> None:
     read = demo_v_2_artist_read.sync_detailed("korn", client=client)
     tag = read.headers["etag"]
     print("read:", stored(read).data.name, "as written" if tag == f'"{korn.version}"' else tag)
-    print("not modified:", int(demo_v_2_artist_read.sync_detailed("korn", client=client, if_none_match=tag).status_code))
+    same = demo_v_2_artist_read.sync_detailed("korn", client=client, if_none_match=tag)
+    print("not modified:", int(same.status_code))
 
     # A change of the version that was read, and the same once more.
     metal = WriteDemoV2Artist.from_dict({"data": {"name": "Korn", "genre": "GENRE_METAL"}})
@@ -90,9 +91,13 @@ def change(client: AuthenticatedClient) -> None:
     patched = stored(demo_v_2_artist_patch.sync_detailed("korn", client=client, body=patch))
     print("patched:", patched.data.group_members["drums"], patched.data.genre.value)
     old = WriteDemoV2Album.from_dict({"data": {"title": "Old", "yearOfRelease": 1800}})
-    print("dry run:", *(warning.path for warning in demo_v_2_album_validate.sync("old", client=client, body=old).warnings))
+    dry = demo_v_2_album_validate.sync("old", client=client, body=old)
+    print("dry run:", *(warning.path for warning in dry.warnings))
     created = demo_v_2_artist_create.sync_detailed(client=client, body=artist(name="ABBA"), generate_name="abba-")
     print("created:", int(created.status_code), stored(created).id.name[:5])
+    odd = artist(**{"name": "Odd", "@unknown": "wD4H"})
+    print("unknown field:", stored(demo_v_2_artist_write.sync_detailed("odd", client=client, body=odd)).data.unknown)
+    demo_v_2_artist_delete.sync_detailed("odd", client=client)
     for name in ("doors", "eels"):
         stored(demo_v_2_artist_write.sync_detailed(name, client=client, body=artist(name=name.title())))
 
@@ -145,8 +150,9 @@ def unlike(title: str, answer: httpx.Response) -> None:
 
 
 def watch(client: AuthenticatedClient) -> None:
-    """The operation of the generated client reads an answer to its end, which a watch does not have. Its HTTP library streams."""
-    with client.get_httpx_client().stream("GET", f"{COLLECTION}/_watch", params={"name_prefix": "e"}, timeout=30) as answer:
+    """The operation of the generated client reads an answer to its end, which a watch does not have; its HTTP library streams."""
+    http = client.get_httpx_client()
+    with http.stream("GET", f"{COLLECTION}/_watch", params={"name_prefix": "e"}, timeout=30) as answer:
         lines = answer.iter_lines()
         event(lines)
         event(lines)

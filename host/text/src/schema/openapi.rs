@@ -16,7 +16,7 @@ use self::{
     server::server_paths,
 };
 use super::{comments::Commented as _, json_schema::Definitions};
-use crate::data::UNPRINTABLE_DATA_KEY;
+use crate::data::{UNKNOWN, UNPRINTABLE_DATA_KEY};
 
 mod answers;
 mod components;
@@ -140,7 +140,7 @@ impl Components {
     fn add(&mut self, owner: &str, define: impl Fn(&mut Definitions) -> Vec<Value>) -> Vec<Value> {
         let mut plain = Definitions::new(SCHEMA_REFERENCE_PREFIX, "");
         let references = define(&mut plain);
-        let defined = plain.into_map();
+        let defined = with_unknown(plain.into_map());
         if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| alike(known, schema))) {
             for (name, schema) in defined {
                 self.schemas.entry(name).or_insert(schema);
@@ -149,9 +149,22 @@ impl Components {
         }
         let mut own = Definitions::new(SCHEMA_REFERENCE_PREFIX, format!("{owner}-"));
         let references = define(&mut own);
-        self.schemas.extend(own.into_map());
+        self.schemas.extend(with_unknown(own.into_map()));
         references
     }
+}
+
+/// Adds the fields that no descriptor knows, as they are printed: a client that refuses other fields has to know this one.
+fn with_unknown(mut definitions: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    let unknown = json!({
+        "type": "string", "contentEncoding": "base64", "description": "Fields that the server's descriptor does not know, as protobuf.",
+    });
+    for definition in definitions.values_mut() {
+        if let Some(properties) = definition.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert(UNKNOWN.to_owned(), unknown.clone());
+        }
+    }
+    definitions
 }
 
 /// Whether two schemas differ in descriptions alone: a plugin's descriptors may have the host's messages without their
@@ -178,6 +191,7 @@ fn without_description(object: &Map<String, Value>) -> impl Iterator<Item = (&St
 fn resource(template: &Value, data: &Value) -> Value {
     let mut schema = template.clone();
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.remove(UNKNOWN);
         properties.insert("data".to_owned(), data.clone());
         let unprintable = json!({ "$ref": "#/components/schemas/mortise-UnprintableData" });
         properties.insert(UNPRINTABLE_DATA_KEY.to_owned(), unprintable);
