@@ -16,7 +16,7 @@ use self::{
     server::server_paths,
 };
 use super::{comments::Commented as _, json_schema::Definitions};
-use crate::data::UNPRINTABLE_DATA_KEY;
+use crate::data::{UNKNOWN, UNPRINTABLE_DATA_KEY};
 
 mod answers;
 mod components;
@@ -136,20 +136,54 @@ struct Components {
 
 impl Components {
     /// Adds definitions, with names prefixed by `owner` if other definitions have the same names; returns the
-    /// references to them.
+    /// references to them. Of definitions that differ in descriptions alone the first one stays.
     fn add(&mut self, owner: &str, define: impl Fn(&mut Definitions) -> Vec<Value>) -> Vec<Value> {
         let mut plain = Definitions::new(SCHEMA_REFERENCE_PREFIX, "");
         let references = define(&mut plain);
-        let defined = plain.into_map();
-        if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| known == schema)) {
-            self.schemas.extend(defined);
+        let defined = with_unknown(plain.into_map());
+        if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| alike(known, schema))) {
+            for (name, schema) in defined {
+                self.schemas.entry(name).or_insert(schema);
+            }
             return references;
         }
         let mut own = Definitions::new(SCHEMA_REFERENCE_PREFIX, format!("{owner}-"));
         let references = define(&mut own);
-        self.schemas.extend(own.into_map());
+        self.schemas.extend(with_unknown(own.into_map()));
         references
     }
+}
+
+/// Adds the fields that no descriptor knows, as they are printed: a client that refuses other fields has to know this one.
+fn with_unknown(mut definitions: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    let unknown = json!({
+        "type": "string", "contentEncoding": "base64", "description": "Fields that the server's descriptor does not know, as protobuf.",
+    });
+    for definition in definitions.values_mut() {
+        if let Some(properties) = definition.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert(UNKNOWN.to_owned(), unknown.clone());
+        }
+    }
+    definitions
+}
+
+/// Whether two schemas differ in descriptions alone: a plugin's descriptors may have the host's messages without their
+/// comments. A description is a text; a schema under this key is that of a field.
+fn alike(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            without_description(left).count() == without_description(right).count()
+                && without_description(left).all(|(key, value)| right.get(key).is_some_and(|other| alike(value, other)))
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| alike(left, right))
+        }
+        _ => left == right,
+    }
+}
+
+fn without_description(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    object.iter().filter(|(key, value)| *key != "description" || !value.is_string())
 }
 
 /// The schema of a resource of a type in answers. Generated clients read `data` without a check, so it is required:
@@ -157,6 +191,7 @@ impl Components {
 fn resource(template: &Value, data: &Value) -> Value {
     let mut schema = template.clone();
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.remove(UNKNOWN);
         properties.insert("data".to_owned(), data.clone());
         let unprintable = json!({ "$ref": "#/components/schemas/mortise-UnprintableData" });
         properties.insert(UNPRINTABLE_DATA_KEY.to_owned(), unprintable);

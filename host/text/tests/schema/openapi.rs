@@ -110,6 +110,12 @@ fn every_type_has_its_operations() {
             assert_eq!(has("namespace"), matches!(scope, Scope::Namespace | Scope::Undefined), "{operation}");
         }
         assert!(item["put"]["requestBody"]["required"].as_bool().unwrap());
+        // Generated clients send these.
+        for (operation, media) in [(&item["put"], "application/json"), (&item["patch"], "application/merge-patch+json")]
+        {
+            let content = operation["requestBody"]["content"].as_object().unwrap();
+            assert_eq!(content.keys().collect::<Vec<_>>(), [media]);
+        }
     }
     let count = ids.len();
     ids.sort();
@@ -146,6 +152,7 @@ fn resources_and_bodies_are_described() {
     let mut unprintable = printed.clone();
     unprintable["unprintableData"] = json!({ "@type": "x", "@bytes": "AA==" });
     assert!(read.is_valid(&unprintable));
+    assert!(read.is_valid(&changed("/data", json!({ "@unknown": "wD4H" }))));
     assert!(!read.is_valid(&changed("/data", json!({ "@type": "x", "@bytes": "AA==" }))));
     assert!(!read.is_valid(&changed("/data", json!({ "nome": "x" }))));
     assert!(!read.is_valid(&changed("/metadata/a", json!(1))));
@@ -187,7 +194,17 @@ fn messages_of_one_name_stay_apart() {
         let pool = DescriptorPool::from_file_descriptor_set(FileDescriptorSet { file: vec![file] }).unwrap();
         pool.get_message_by_name("kitchen.v1.Sink").unwrap()
     };
+    // A plugin may ship descriptors without comments.
+    let mut files: Vec<_> = pool().file_descriptor_protos().cloned().collect();
+    files.iter_mut().for_each(|file| file.source_code_info = None);
+    let bare = DescriptorPool::from_file_descriptor_set(FileDescriptorSet { file: files }).unwrap();
     let mut types = types();
+    types.push(Type(
+        Gvk::new("bare", "v1", "Sink"),
+        Scope::Cluster,
+        Some("bare"),
+        bare.get_message_by_name("kitchen.v1.Sink").unwrap(),
+    ));
     types.push(Type(Gvk::new("one", "v1", "Sink"), Scope::Cluster, Some("one"), other("only_here")));
     types.push(Type(Gvk::new("two", "v1", "Sink"), Scope::Cluster, Some("two"), other("only_here")));
     types.push(Type(
@@ -200,6 +217,7 @@ fn messages_of_one_name_stay_apart() {
     let data = |t: &str| document["components"]["schemas"][format!("Write-{t}")]["properties"]["data"]["$ref"].clone();
     assert_eq!(data("kitchen.v1.Sink"), "#/components/schemas/kitchen.v1.Sink");
     assert_eq!(data("same.v1.Sink"), "#/components/schemas/kitchen.v1.Sink");
+    assert_eq!(data("bare.v1.Sink"), "#/components/schemas/kitchen.v1.Sink");
     assert_eq!(data("one.v1.Sink"), "#/components/schemas/one-kitchen.v1.Sink");
     assert!(schema(&document, "Write-one.v1.Sink").is_valid(&json!({ "data": { "onlyHere": "x" } })));
     assert!(!schema(&document, "Write-kitchen.v1.Sink").is_valid(&json!({ "data": { "onlyHere": "x" } })));

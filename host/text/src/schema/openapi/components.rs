@@ -216,18 +216,6 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
         },
         "required": ["name", "ready", "links"],
     });
-    let operation = json!({
-        "type": "object",
-        "properties": {
-            "op": { "enum": ["add", "remove", "replace", "move", "copy", "test"] },
-            "path": { "type": "string", "description": "JSON pointer, such as `/data/name`." },
-            "from": text(),
-            "value": {},
-        },
-        "required": ["op", "path"],
-        "additionalProperties": true,
-    });
-    let patch = json!({ "type": "array", "description": "Operations (RFC 6902).", "items": operation });
     let count = || json!({ "type": "integer", "minimum": 0 });
     let plan = json!({
         "type": "object",
@@ -247,7 +235,6 @@ pub(super) fn own_schemas() -> BTreeMap<String, Value> {
     [
         ("mortise-Diagnostic", diagnostic),
         ("mortise-QueryPlan", plan),
-        ("mortise-JsonPatch", patch),
         ("mortise-Problem", problem),
         ("mortise-Root", root),
         ("mortise-Version", version),

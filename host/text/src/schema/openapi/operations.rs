@@ -164,10 +164,8 @@ pub(super) fn item(t: &TypeDoc<'_>, name: &str) -> Value {
     );
     let merge = json!({ "type": "object", "additionalProperties": true, "description": "Values that replace those of the resource; null removes (RFC 7396)." });
     if let Some(patch) = patch.as_object_mut() {
-        let content = json!({
-            "application/merge-patch+json": { "schema": merge },
-            "application/json-patch+json": { "schema": { "$ref": "#/components/schemas/mortise-JsonPatch" } },
-        });
+        // Not the JSON patch: a list beside an object makes generated clients fail, or send nothing but lists.
+        let content = json!({ "application/merge-patch+json": { "schema": merge } });
         patch.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
     }
     let delete = operation(
@@ -207,9 +205,10 @@ fn add_header(answer: &mut Value, name: &str, description: &str) {
 fn body(operation: &mut Value, name: &str) {
     if let Some(operation) = operation.as_object_mut() {
         let schema = json!({ "$ref": format!("{SCHEMA_REFERENCE_PREFIX}Write-{name}") });
+        // Not YAML, of which generators warn: generated clients send JSON.
         operation.insert(
             "requestBody".to_owned(),
-            json!({ "required": true, "content": { "application/json": { "schema": schema }, "application/yaml": { "schema": schema } } }),
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } }),
         );
     }
 }

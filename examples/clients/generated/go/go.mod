@@ -1,0 +1,3 @@
+module mortise.local/example/generated
+
+go 1.26.0
