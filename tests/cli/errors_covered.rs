@@ -77,7 +77,6 @@ const ELSEWHERE: [(&str, &[&str]); 11] = [
             "cannot ask for the password of the secret key",
             "give --password-file FILE, or set MORTISE_SIGNING_PASSWORD",
             "the two passwords differ",
-            "try again",
         ],
     ),
     (

@@ -54,7 +54,7 @@ impl Caller {
     }
 
     /// Calls until a server answers; an attempt on each of the servers, and one more.
-    async fn call<T>(&mut self, call: impl AsyncFn(Client) -> Result<T, tonic::Status>) -> T {
+    async fn call<T, F: Future<Output = Result<T, tonic::Status>>>(&mut self, call: impl Fn(Client) -> F) -> T {
         let mut faults = Vec::new();
         for _ in 0..4 {
             let answer = match self.client().await {
@@ -87,13 +87,17 @@ async fn work(mut caller: Caller, name: String) -> usize {
         let mut resource = artist(&name);
         resource.metadata.insert("turn".into(), written.to_string());
         let request = pb::WriteRequest { resource: Some(resource) };
-        let stored = caller.call(async |mut client| client.write(request.clone()).await).await;
-        let stored = stored.into_inner().resource.unwrap();
-        let read = pb::ReadRequest { id: Some(id_of(&stored)) };
-        let version = stored.version.as_str();
-        let seen = caller
-            .call(async |mut client| client.read(with_metadata(read.clone(), "x-mortise-at-least", version)).await)
-            .await;
+        let write = |mut client: Client| {
+            let request = request.clone();
+            async move { client.write(request).await }
+        };
+        let stored = caller.call(write).await.into_inner().resource.unwrap();
+        let read = |mut client: Client| {
+            let read = pb::ReadRequest { id: Some(id_of(&stored)) };
+            let read = with_metadata(read, "x-mortise-at-least", &stored.version);
+            async move { client.read(read).await }
+        };
+        let seen = caller.call(read).await;
         assert_eq!(seen.into_inner().resource.unwrap(), stored);
         if written % 16 == 0 {
             (caller.at, caller.client) = (caller.at + 1, None);
