@@ -204,8 +204,6 @@ async fn odd_requests_have_answers() {
         let head = answer.lines().next().unwrap_or_default();
         assert!(head.split(' ').nth(1).is_some_and(|found| found.starts_with(code)), "{:.60}: {head}", request);
     }
-    // HTTP/2, in which an answer of HTTP/1 would not be understood.
-    assert_eq!(raw(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await, "");
     assert_eq!(server.fetch("/healthz").await.code(), 200);
 }
 

@@ -46,10 +46,12 @@ async fn both_ports_speak_tls_and_the_command_line_does() {
 async fn versions_and_protocols_are_agreed_on_or_refused() {
     let files = Files::new();
     let server = files.setup().start().await;
-    for (addr, protocol, other) in
-        [(server.grpc, &b"h2"[..], &b"http/1.1"[..]), (server.http, &b"http/1.1"[..], &b"h2"[..])]
+    for (addr, protocols, other) in
+        [(server.grpc, &[&b"h2"[..]][..], &b"http/1.1"[..]), (server.http, &[&b"http/1.1"[..], b"h2"], b"h3")]
     {
-        for versions in [&[&TLS12], &[&TLS13]] {
+        for (protocol, versions) in
+            protocols.iter().flat_map(|of| [&[&TLS12], &[&TLS13]].map(|versions| (*of, versions)))
+        {
             let client = Rustls { versions, protocol: Some(protocol), ..Rustls::trusting(&files) };
             let stream = client.connect(addr).await.unwrap();
             let session = stream.get_ref().1;
