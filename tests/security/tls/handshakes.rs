@@ -49,14 +49,14 @@ async fn versions_and_protocols_are_agreed_on_or_refused() {
     for (addr, protocols, other) in
         [(server.grpc, &[&b"h2"[..]][..], &b"http/1.1"[..]), (server.http, &[&b"http/1.1"[..], b"h2"], b"h3")]
     {
-        for (protocol, versions) in
-            protocols.iter().flat_map(|of| [&[&TLS12], &[&TLS13]].map(|versions| (*of, versions)))
-        {
-            let client = Rustls { versions, protocol: Some(protocol), ..Rustls::trusting(&files) };
-            let stream = client.connect(addr).await.unwrap();
-            let session = stream.get_ref().1;
-            assert_eq!(session.protocol_version(), Some(versions[0].version));
-            assert_eq!(session.alpn_protocol(), Some(protocol));
+        for protocol in protocols {
+            for versions in [&[&TLS12], &[&TLS13]] {
+                let client = Rustls { versions, protocol: Some(protocol), ..Rustls::trusting(&files) };
+                let stream = client.connect(addr).await.unwrap();
+                let session = stream.get_ref().1;
+                assert_eq!(session.protocol_version(), Some(versions[0].version));
+                assert_eq!(session.alpn_protocol(), Some(*protocol));
+            }
         }
         let client = Rustls { protocol: Some(other), ..Rustls::trusting(&files) };
         let refused = client.connect(addr).await.unwrap_err().to_string();
