@@ -77,7 +77,7 @@ async fn a_server_keeps_its_data_in_etcd_and_fills_its_copy_again() {
     // Another data directory, so another copy.
     let server = shared.start().await;
     assert_eq!(server.read(&id_of(&stored)).await.unwrap(), stored);
-    assert!(server.data_dir.join("copy").exists() && !server.data_dir.join("store").exists());
+    assert!(server.data_dir.join("copy").exists() && !server.data_dir.join("store/store").exists());
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     overlay::Overlay,
     plan::{DeletionPlan, DeletionSize, LARGEST_DELETION, PlanError, Purpose, ReferenceGraph, SMALL_DELETION},
+    second_passes::SecondPasses,
 };
 use crate::{
     core::Core,
@@ -25,6 +26,7 @@ pub(super) const GROUP_COMMIT_CHANGES: usize = 32;
 pub(crate) struct Deletions {
     pub(super) core: Core,
     pub(super) references: References,
+    pub(super) second_passes: SecondPasses,
     /// Places for deletions that reach many resources.
     large: Arc<Semaphore>,
     /// Places for plans that are only shown, so that readers do not delay deletions.
@@ -33,7 +35,9 @@ pub(crate) struct Deletions {
 
 impl Deletions {
     pub(crate) fn new(core: Core, references: References) -> Self {
-        Self { core, references, large: Arc::new(Semaphore::new(1)), large_shown: Arc::new(Semaphore::new(1)) }
+        let place = || Arc::new(Semaphore::new(1));
+        let second_passes = SecondPasses::default();
+        Self { core, references, second_passes, large: place(), large_shown: place() }
     }
 
     /// Plans the deletion of a resource.

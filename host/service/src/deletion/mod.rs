@@ -29,6 +29,7 @@ mod plan;
 mod reaper;
 mod release;
 mod removal;
+mod second_passes;
 mod shown_plan;
 mod tenancy_cleanup;
 

@@ -11,7 +11,7 @@
 //! The reaper is an ordinary controller of the host. All its state is in the store: after a crash every tombstone is
 //! reconciled again, and the work goes on.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use mortise_controller::{Context, Definition, Outcome, ReconcileError, Reconciler, Request};
@@ -30,7 +30,6 @@ use super::{
     plan::Purpose,
 };
 use crate::{
-    core::ids,
     planted::{self, Fault},
     references::finalizer,
     rules::{
@@ -61,18 +60,13 @@ impl Deletions {
             .parallel(GROUP_COMMIT_CHANGES)
     }
 
-    /// Returns the time until the second pass over a tombstone; zero before the first.
-    fn remaining_wait(&self, tombstone: &pb::Resource) -> Duration {
-        let Some(first) = first_pass(tombstone) else { return Duration::ZERO };
-        let now = ids::timestamp();
-        let elapsed = now.seconds.saturating_sub(first.seconds).max(0);
-        self.core.options.second_pass.saturating_sub(Duration::from_secs(elapsed.unsigned_abs()))
-    }
-
     pub(super) async fn process_tombstone(&self, id: &pb::Id) -> Result<Outcome, RemovalError> {
         let tombstone = match self.core.backend.read(Consistency::Consistent, id).await {
             Ok(tombstone) => tombstone,
-            Err(StoreError::NotFound) => return Ok(Outcome::Done),
+            Err(StoreError::NotFound) => {
+                self.second_passes.forget(id);
+                return Ok(Outcome::Done);
+            }
             Err(e) => return Err(e.into()),
         };
         let content = tombstone.data.as_ref().and_then(|any| pb::Tombstone::decode(any.value.as_slice()).ok());
@@ -91,17 +85,18 @@ impl Deletions {
             }
             Err(e) => return Err(e.into()),
         }
-        let wait = self.remaining_wait(&tombstone);
-        if first_pass(&tombstone).is_none() {
+        let is_second = has_first_pass(&tombstone);
+        if !is_second {
             self.delete_children(&deleted).await?;
             self.record_first_pass(tombstone).await?;
-            return Ok(Outcome::After(self.core.options.second_pass));
         }
-        if !wait.is_zero() {
+        let wait = self.second_passes.remaining(id, self.core.options.second_pass);
+        if !is_second || !wait.is_zero() {
             return Ok(Outcome::After(wait));
         }
         self.delete_children(&deleted).await?;
         self.delete_unchecked(id).await?;
+        self.second_passes.forget(id);
         Ok(Outcome::Done)
     }
 
@@ -153,11 +148,10 @@ impl Deletions {
     }
 }
 
-/// Returns the time of the first pass over a tombstone's children.
-fn first_pass(tombstone: &pb::Resource) -> Option<prost_types::Timestamp> {
-    let status = tombstone.status.get(STATUS_KEY)?;
-    let done = status.conditions.iter().any(|c| c.r#type == FIRST_PASS && c.state() == State::True);
-    status.updated_at.filter(|_| done)
+/// Returns whether the first pass over a tombstone's children is recorded.
+fn has_first_pass(tombstone: &pb::Resource) -> bool {
+    let status = tombstone.status.get(STATUS_KEY);
+    status.is_some_and(|status| status.conditions.iter().any(|c| c.r#type == FIRST_PASS && c.state() == State::True))
 }
 
 #[cfg(test)]
@@ -169,7 +163,7 @@ mod tests {
     use super::*;
     use crate::{
         call::Caller,
-        core::Options,
+        core::{Options, ids},
         references::{ResourceKey, Strictness, records::records},
         registry::Registry,
         service::ResourceService,
