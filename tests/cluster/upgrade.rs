@@ -109,7 +109,7 @@ async fn work(mut caller: Caller, name: String) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_are_replaced_one_after_another_without_a_failed_call() {
     let Some(shared) = Shared::new() else { return };
-    let mut servers = vec![shared.start().await, shared.start().await, shared.start().await];
+    let mut servers = [shared.start().await, shared.start().await, shared.start().await];
     let addresses = Mutex::new(servers.iter().map(|server| server.grpc).collect());
     let (end, ends) = tokio::sync::watch::channel(false);
     let world = Arc::new(World { addresses, counts: Counts::default(), ends });
@@ -127,10 +127,10 @@ async fn servers_are_replaced_one_after_another_without_a_failed_call() {
         })
         .await;
     };
-    for n in 0..servers.len() {
+    for server in &mut servers {
         progress().await;
-        let old = std::mem::replace(&mut servers[n], shared.start().await);
-        world.addresses.lock().unwrap().push(servers[n].grpc);
+        let old = std::mem::replace(server, shared.start().await);
+        world.addresses.lock().unwrap().push(server.grpc);
         // Clients learn of its end by its end.
         assert!(old.stop().await.success());
         world.addresses.lock().unwrap().remove(0);
