@@ -37,7 +37,7 @@ struct World {
 /// A client with one server at a time; it goes to the next one when a server goes away.
 struct Caller {
     world: Arc<World>,
-    at: usize,
+    position: usize,
     client: Option<Client>,
 }
 
@@ -47,7 +47,7 @@ impl Caller {
             return Ok(client.clone());
         }
         let addresses = self.world.addresses.lock().unwrap().clone();
-        let endpoint = format!("http://{}", addresses[self.at % addresses.len()]);
+        let endpoint = format!("http://{}", addresses[self.position % addresses.len()]);
         let channel = Channel::from_shared(endpoint).unwrap().connect().await;
         let channel = channel.map_err(|fault| tonic::Status::unavailable(fault.to_string()))?;
         Ok(self.client.insert(ResourceServiceClient::new(channel)).clone())
@@ -70,7 +70,7 @@ impl Caller {
                 Err(status) if status.code() == Code::Unavailable => {
                     faults.push(status);
                     self.world.counts.moved.fetch_add(1, Ordering::SeqCst);
-                    (self.at, self.client) = (self.at + 1, None);
+                    (self.at, self.client) = (self.position + 1, None);
                 }
                 Err(status) => panic!("{status:?}"),
             }
@@ -100,7 +100,7 @@ async fn work(mut caller: Caller, name: String) -> usize {
         let seen = caller.call(read).await;
         assert_eq!(seen.into_inner().resource.unwrap(), stored);
         if written % 16 == 0 {
-            (caller.at, caller.client) = (caller.at + 1, None);
+            (caller.position, caller.client) = (caller.position + 1, None);
         }
     }
     written
@@ -115,7 +115,7 @@ async fn servers_are_replaced_one_after_another_without_a_failed_call() {
     let world = Arc::new(World { addresses, counts: Counts::default(), ends });
     let callers: Vec<_> = (0..CLIENTS)
         .map(|n| {
-            let caller = Caller { world: world.clone(), at: n, client: None };
+            let caller = Caller { world: world.clone(), position: n, client: None };
             tokio::spawn(work(caller, format!("artist-{n}")))
         })
         .collect();
