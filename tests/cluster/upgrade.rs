@@ -70,7 +70,7 @@ impl Caller {
                 Err(status) if status.code() == Code::Unavailable => {
                     faults.push(status);
                     self.world.counts.moved.fetch_add(1, Ordering::SeqCst);
-                    (self.at, self.client) = (self.position + 1, None);
+                    (self.position, self.client) = (self.position + 1, None);
                 }
                 Err(status) => panic!("{status:?}"),
             }
