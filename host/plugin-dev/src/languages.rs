@@ -364,7 +364,7 @@ mod tests {
             for file in files.iter().filter(|file| !file.path.starts_with("contract/") || file.is_program) {
                 let text = String::from_utf8(file.content.clone()).unwrap();
                 let plain = text.to_lowercase();
-                for word in ["fleet", "device", "hostile", "{{n", "{{t", "{{k", "{{p", "{{l", "{{f"] {
+                for word in ["fleet", "device", "hostile", "{{name}}", "{{type}}", "{{kind}}", "{{proto}}", "{{lang"] {
                     let is_free = !plain.contains(word) || (file.path == "contract/tools" && word != "hostile");
                     assert!(is_free, "{language:?} {}: {word}\n{text}", file.path);
                 }

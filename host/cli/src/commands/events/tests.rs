@@ -118,7 +118,7 @@ fn times_are_to_the_second_and_unknown_ones_come_first() {
     assert_eq!(moment_text(time), "1970-01-01T00:16:40Z");
     assert_eq!(timestamp(to_message(time)), Some(time));
     let event = |moment| Event { moment, kind: EventKind::Deleted, id: pb::Id::default(), text: String::new() };
-    let mut events = vec![event(Moment::At(time)), event(Moment::Unknown)];
+    let mut events = [event(Moment::At(time)), event(Moment::Unknown)];
     events.sort_by_key(Event::moment);
     assert_eq!(events.first().unwrap().moment, Moment::Unknown);
 }
