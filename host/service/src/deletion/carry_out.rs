@@ -43,7 +43,7 @@ impl Deletions {
         }
         let action = plan.action();
         // The place is held until the end.
-        let DeletionPlan { deletions, unset, referrers, deletion, place: _place, .. } = plan;
+        let DeletionPlan { deletions, unset, referrers, expect, deletion, place: _place, .. } = plan;
         // All parts of one commit belong to one deletion.
         let root = deletions.first().map(|root| root.stored.uid().to_owned()).unwrap_or_default();
         let deletion = if deletion.is_empty() { root } else { deletion };
@@ -59,7 +59,7 @@ impl Deletions {
             let mut stored = stored.decode()?;
             match action {
                 PlannedAction::Remove if is_alone => {
-                    self.remove_expecting(&stored, referrers, &deletion, caller.held.clone()).await?;
+                    self.remove_expecting(&stored, (expect, referrers), &deletion, caller.held.clone()).await?;
                     return Ok(PlannedAction::Remove);
                 }
                 PlannedAction::Remove => mutations.extend(tombstone::removal_by(&stored, &deletion)),
@@ -69,7 +69,7 @@ impl Deletions {
                 }
             }
         }
-        let batch = Batch { referrers, belongs_to_deletion: true, ..Batch::new(mutations) };
+        let batch = Batch { expect, referrers, belongs_to_deletion: true, ..Batch::new(mutations) };
         self.core.backend.commit(batch.held(caller.held.clone())).await?;
         Ok(action)
     }

@@ -18,8 +18,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb};
-use mortise_store::{ExpectedReferrers, StoreError};
+use mortise_resource::{Code, EncodedResource, Error, data::OnDelete, meta, pb, tenancy::WILDCARD, types};
+use mortise_store::{Expectation, ExpectedId, ExpectedReferrers, StoreError, TypeKey};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
@@ -69,6 +69,24 @@ impl<'p> Purpose<'p> {
             Self::Follow(deletion) | Self::Empty(_, deletion) | Self::Finish { deletion, .. } => deletion,
         }
     }
+
+    /// Returns the condition of the commit: the emptied unit still exists. Another server may have emptied and removed it
+    /// meanwhile, and what is in a new unit of that name must stay.
+    pub(super) fn expectations(self) -> Vec<Expectation> {
+        let Self::Empty(tenancy, uid) = self else { return Vec::new() };
+        let (kind, partition, name) = match tenancy.namespace == WILDCARD {
+            true => (types::partition(), "", &tenancy.partition),
+            false => (types::namespace(), tenancy.partition.as_str(), &tenancy.namespace),
+        };
+        let id = ExpectedId {
+            type_key: TypeKey::from(&kind.to_pb()),
+            partition: partition.to_owned(),
+            namespace: String::new(),
+            name: name.clone(),
+            uid: uid.to_owned(),
+        };
+        vec![Expectation { id, generation: None, is_unmarked: false }]
+    }
 }
 
 /// The planned action for a reached resource.
@@ -109,6 +127,8 @@ pub(crate) struct DeletionPlan {
     pub(super) holders: Vec<ResourceKey>,
     /// Referrers that the commit expects, and no others.
     pub(crate) referrers: Vec<ExpectedReferrers>,
+    /// Conditions of the commit.
+    pub(super) expect: Vec<Expectation>,
     /// Uid of the resource whose deletion this is a part of; empty for the resource of the request.
     pub(super) deletion: String,
     /// Place of a large deletion.
@@ -173,6 +193,7 @@ impl<'p> ReferenceGraph<'p> {
             protected: Vec::new(),
             holders: Vec::new(),
             referrers: Vec::new(),
+            expect: purpose.expectations(),
             deletion: purpose.deletion().to_owned(),
             place: None,
         };

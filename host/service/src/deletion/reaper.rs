@@ -228,4 +228,38 @@ mod tests {
             assert!(matches!(read(types::token()).await, Err(StoreError::NotFound)), "{name}: the token is gone");
         }
     }
+
+    /// The emptying of a namespace that another server has removed meanwhile leaves what is in a new one of its name.
+    #[tokio::test]
+    async fn the_content_of_a_new_namespace_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(SledBackend::open(StoreOptions::new(dir.path().join("s"))).unwrap());
+        let registry = Arc::new(ArcSwap::from_pointee(Registry::builtin().unwrap()));
+        let service = ResourceService::new(backend.clone(), registry, Options::default());
+        let place = |namespace: &str| Some(pb::Tenancy { partition: "p".into(), namespace: namespace.into() });
+        let put = async |kind: mortise_resource::types::Gvk, tenancy, name: &str, uid: &str| {
+            let id = pb::Id { r#type: Some(kind.to_pb()), tenancy, name: name.into(), uid: uid.into() };
+            let resource = pb::Resource { id: Some(id), generation: ids::ulid(), ..pb::Resource::default() };
+            backend.write_cas(resource).await.unwrap()
+        };
+        let unit = put(types::namespace(), place(""), "n", "new").await;
+        let content = mortise_resource::types::Gvk::new("test", "v1", "Thing");
+        for (name, finalizers) in [("plain", ""), ("held", "a")] {
+            let stored = put(content.clone(), place("n"), name, name).await;
+            if !finalizers.is_empty() {
+                let mut held = stored.clone();
+                held.metadata.insert(meta::FINALIZERS.into(), finalizers.into());
+                backend.write_cas(held).await.unwrap();
+            }
+            let id = stored.id.unwrap();
+            let (tenancy, read) = (place("n").unwrap(), async || backend.read(Consistency::Consistent, &id).await);
+            let before = read().await.unwrap();
+            assert!(!service.deletions.delete_for(&id, Purpose::Empty(&tenancy, "old")).await.unwrap());
+            assert_eq!(read().await.unwrap(), before, "{name} is not of the old namespace");
+            let is_gone = service.deletions.delete_for(&id, Purpose::Empty(&tenancy, "new")).await.unwrap();
+            assert_eq!((is_gone, read().await.is_err()), (name == "plain", name == "plain"));
+            assert!(name == "plain" || meta::is_marked(&read().await.unwrap().metadata));
+        }
+        assert_eq!(ids::uid_of(&unit), "new");
+    }
 }

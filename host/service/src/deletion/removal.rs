@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use mortise_resource::{EncodedResource, meta, pb, types};
-use mortise_store::{Batch, Consistency, ExpectedReferrers, Mutation, StoreError};
+use mortise_store::{Batch, Consistency, Expectation, ExpectedReferrers, Mutation, StoreError};
 
 use super::{
     deletions::{Deletions, GROUP_COMMIT_CHANGES},
@@ -23,24 +23,26 @@ impl Deletions {
     /// Deletes a resource in exactly this version, leaving a tombstone. Tombstones leave none.
     /// The deletion depends on the lease `held`, if there is one.
     pub(crate) async fn remove(&self, stored: &pb::Resource, held: Option<Arc<str>>) -> Result<(), StoreError> {
-        self.remove_expecting(stored, Vec::new(), "", held).await
+        self.remove_expecting(stored, Default::default(), "", held).await
     }
 
-    /// Like [`Deletions::remove`], under the expectation that the referrers are still those, as part of the deletion of
-    /// the resource with this uid; empty for the resource itself.
+    /// Like [`Deletions::remove`], under conditions and the expectation that the referrers are still those, as part of the
+    /// deletion of the resource with this uid; empty for the resource itself.
     pub(super) async fn remove_expecting(
         &self,
         stored: &pb::Resource,
-        referrers: Vec<ExpectedReferrers>,
+        (expect, referrers): (Vec<Expectation>, Vec<ExpectedReferrers>),
         deletion: &str,
         held: Option<Arc<str>>,
     ) -> Result<(), StoreError> {
         let id = stored.id.clone().unwrap_or_default();
         let delete = Mutation::Delete { id: id.clone(), version: stored.version.clone() };
         if id.r#type.as_ref().is_some_and(|t| types::tombstone().matches(t)) {
-            return self.core.backend.commit(Batch::single(delete).held(held)).await.map(drop);
+            let batch = Batch { expect, ..Batch::single(delete) };
+            return self.core.backend.commit(batch.held(held)).await.map(drop);
         }
         let with = |tombstone| Batch {
+            expect: expect.clone(),
             referrers: referrers.clone(),
             held: held.clone(),
             ..Batch::new(vec![delete.clone(), Mutation::Put(Box::new(tombstone))])
@@ -76,6 +78,8 @@ impl Deletions {
             attempts += 1;
             match self.delete_version(&registry, stored.decode()?, purpose).await {
                 Err(error) if error.is_conflict() && attempts < MAX_CAS_ATTEMPTS => {}
+                // The unit that was to be emptied is gone; the resource is in a new one.
+                Err(RemovalError::Store(StoreError::ExpectationFailed { .. })) => return Ok(false),
                 other => return other,
             }
         }
@@ -103,14 +107,16 @@ impl Deletions {
             return Ok(self.carry_out(registry, &host, plan).await? == PlannedAction::Remove);
         }
         if !meta::has_finalizers(&stored.metadata) {
-            return Ok(self.remove_expecting(&stored, Vec::new(), purpose.deletion(), None).await.map(|()| true)?);
+            let conditions = (purpose.expectations(), Vec::new());
+            return Ok(self.remove_expecting(&stored, conditions, purpose.deletion(), None).await.map(|()| true)?);
         }
         let mut marked = stored;
         tombstone::mark(&mut marked);
         marked.generation = ids::ulid();
         server_meta::set_touched(&mut marked);
         renew_records(&self.core, &mut marked);
-        Ok(self.core.backend.write_cas(marked).await.map(|_| false)?)
+        let mark = Batch { expect: purpose.expectations(), ..Batch::single(Mutation::Put(Box::new(marked))) };
+        Ok(self.core.backend.commit(mark).await.map(|_| false)?)
     }
 
     /// Whether the deletion of a resource needs a plan, since others may refer to it.
