@@ -105,7 +105,7 @@ async fn endless() -> Body {
 }
 
 #[tokio::test]
-async fn requests_of_http2_share_a_connection_and_grpc_is_told_the_port() {
+async fn requests_of_http2_share_a_connection_and_grpc_learns_the_port() {
     let served = Served::start(Router::new().fallback(known), HttpOptions::default()).await;
     let (client, connection) = served.connect().await;
     tokio::spawn(connection);
