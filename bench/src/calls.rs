@@ -70,6 +70,16 @@ fn artist_of(group: &str, name: &str) -> pb::Resource {
     resource
 }
 
+/// Returns the request of a watch of all artists.
+pub(crate) fn watch_artists() -> pb::WatchListRequest {
+    pb::WatchListRequest {
+        r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
+        tenancy: None,
+        name_prefix: String::new(),
+        after: None,
+    }
+}
+
 /// The name of the resource for a client's turn: clients avoid each other's resources, as 64 different users would.
 pub(crate) fn name(client: usize, turn: u64, of: usize) -> String {
     // A stride that visits every name before it repeats one.

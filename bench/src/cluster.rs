@@ -8,16 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mortise_resource::{
-    pb::{self, watch_event::Event},
-    types::Gvk,
-};
+use mortise_resource::pb::{self, watch_event::Event};
 use prost::Message as _;
 use tonic::{Streaming, transport::Channel};
 
 use crate::{
     Outcome,
-    calls::{Reads, WRITES, Writes, artist, fill},
+    calls::{Reads, WRITES, Writes, artist, fill, watch_artists},
     etcd::{self, Etcd},
     latencies,
     report::{Line, Unit, line, percentile},
@@ -175,13 +172,7 @@ fn named(resource: &pb::Resource, name: &str) -> bool {
 
 /// Opens a watch of all artists, behind its snapshot.
 async fn watch(mut client: Client) -> Outcome<Streaming<pb::WatchEvent>> {
-    let request = pb::WatchListRequest {
-        r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
-        tenancy: None,
-        name_prefix: String::new(),
-        after: None,
-    };
-    let mut events = client.watch_list(request).await?.into_inner();
+    let mut events = client.watch_list(watch_artists()).await?.into_inner();
     while let Some(event) = events.message().await? {
         if matches!(event.event, Some(Event::EndOfSnapshot(_))) {
             return Ok(events);

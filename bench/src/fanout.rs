@@ -16,10 +16,7 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use mortise_resource::{
-    pb::{self, watch_event::Event},
-    types::Gvk,
-};
+use mortise_resource::pb::{self, watch_event::Event};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -27,7 +24,7 @@ use tokio::{
 
 use crate::{
     Outcome,
-    calls::{artist, fill},
+    calls::{artist, fill, watch_artists},
     report::{Line, Unit, median, percentile},
     servers::{Client, Server},
     versus::Rounds,
@@ -110,13 +107,7 @@ impl Watchers {
         let (progress, mut tasks) = (Arc::new(Progress::default()), JoinSet::new());
         let open = |client: Client| async move {
             let mut client = client;
-            let request = pb::WatchListRequest {
-                r#type: Some(Gvk::new("demo", "v2", "Artist").to_pb()),
-                tenancy: None,
-                name_prefix: String::new(),
-                after: None,
-            };
-            let mut events = client.watch_list(request).await?.into_inner();
+            let mut events = client.watch_list(watch_artists()).await?.into_inner();
             let mut seen = 0;
             while let Some(event) = events.message().await? {
                 match event.event {

@@ -131,7 +131,7 @@ mod tests {
         for (script, says) in [("exit 3", "exit status: 3"), ("true", "was not made")] {
             let text = format!("[build]\ncommand = [\"sh\", \"-c\", \"{script}\"]\ncomponent = \"it.wasm\"\n");
             let (dir, read) = described(&text);
-            // An earlier component is no result.
+            // What an earlier build left does not count.
             fs::write(dir.path().join("it.wasm"), "old").unwrap();
             let failed = read.unwrap().unwrap().run(dir.path()).await.unwrap_err();
             assert!(failed.to_string().contains(says), "{failed}");

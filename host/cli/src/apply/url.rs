@@ -81,7 +81,7 @@ impl FetchError {
     }
 }
 
-/// Whether the name of a file is a URL.
+/// Returns true for the name of a file that is a URL.
 pub(super) fn is_url(name: &Path) -> bool {
     let begins =
         |text: &str, scheme: &str| text.get(..scheme.len()).is_some_and(|own| own.eq_ignore_ascii_case(scheme));

@@ -167,7 +167,7 @@ fn with_unknown(mut definitions: BTreeMap<String, Value>) -> BTreeMap<String, Va
     definitions
 }
 
-/// Whether two schemas differ in descriptions alone: a plugin's descriptors may have the host's messages without their
+/// Returns true for schemas that differ in descriptions alone: a plugin's descriptors may have the host's messages without their
 /// comments. A description is a text; a schema under this key is that of a field.
 fn alike(left: &Value, right: &Value) -> bool {
     match (left, right) {

@@ -89,7 +89,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Whether a resource is one of these.
+    /// Returns true for a resource that is one of these.
     pub(super) fn has(&self, id: &pb::Id) -> bool {
         let ty = id.r#type.clone().unwrap_or_default();
         let units = id.tenancy.clone().unwrap_or_default();

@@ -42,7 +42,7 @@ const HALVING_STEPS: usize = 6;
 pub(super) struct Reach {
     /// Time from which the events are read.
     pub(super) from: Option<Timestamp>,
-    /// Whether nothing that is wanted is missing before it.
+    /// True if the history begins before everything that is asked for.
     pub(super) is_whole: bool,
 }
 
@@ -57,9 +57,9 @@ pub(super) struct Follower {
     known: HashMap<Key, pb::Resource>,
     /// Time of the last shown write.
     last: Option<Timestamp>,
-    /// Whether the messages are a snapshot after a reset, and no events.
+    /// True while messages are a snapshot after a reset, and no events.
     is_snapshot: bool,
-    /// Whether the events come as they happen.
+    /// True once events come as they happen.
     is_live: bool,
 }
 

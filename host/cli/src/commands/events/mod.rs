@@ -134,7 +134,7 @@ impl Events {
         Ok(wanted)
     }
 
-    /// Whether a type has the units of the flags.
+    /// Returns true for a type that has the units of the flags.
     fn has_place(&self, ty: &pb::Type, catalog: &Catalog) -> bool {
         match catalog.scope(ty) {
             Some(Scope::Cluster) => self.tenancy.partition.is_none() && self.tenancy.namespace.is_none(),

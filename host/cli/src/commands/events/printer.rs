@@ -25,7 +25,7 @@ pub(super) struct Printer<'c> {
     format: EventFormat,
     catalog: &'c Catalog,
     ui: Ui,
-    /// Whether each resource has its place.
+    /// True if each resource is printed with its place.
     is_placed: bool,
     table: Table,
 }

@@ -35,7 +35,7 @@ pub(super) struct Figures {
 pub(super) struct App {
     /// Address of the server.
     pub(super) url: String,
-    /// Whether colours are shown.
+    /// True on a terminal with colours.
     pub(super) color: bool,
     pub(super) tab: Tab,
     pub(super) mode: Mode,

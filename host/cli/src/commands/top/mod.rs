@@ -1,6 +1,6 @@
 //! `mortise top`: a server's activity, refreshed at intervals.
 //!
-//! On a terminal it is a page with tabs ([`terminal`]). With `--once`, or where standard output is no terminal, it is
+//! On a terminal it is a page with tabs ([`terminal`]). With `--once`, or where standard output is a file or a pipe, it is
 //! text ([`page`]).
 //!
 //! | file | content |

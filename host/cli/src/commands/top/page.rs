@@ -1,4 +1,4 @@
-//! The page of `mortise top` as text: for `--once`, and where standard output is no terminal.
+//! The page of `mortise top` as text: for `--once`, and where standard output is a file or a pipe.
 
 use std::collections::BTreeMap;
 
