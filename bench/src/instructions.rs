@@ -1,4 +1,4 @@
-//! Instructions of a read, a write, a list and the hooks of a write, counted by callgrind. Other processes on the
+//! Instructions of a read, a write, a list, an event to watchers and the hooks of a write, counted by callgrind. Other processes on the
 //! machine do not disturb this figure, so a check can fail on it.
 //!
 //! A process without a network does the work a number of times and then twice that number; the difference excludes the
@@ -6,7 +6,8 @@
 //! into sled's tree. The thread that commits is counted. Valgrind shows programs the same processor on all machines, so
 //! counts depend on the compiler and the profile, not on the machine.
 //!
-//! The resources are namespaces, a type of the host without hooks of a guest. The hooks of a guest are called by
+//! The resources are namespaces, a type of the host without hooks of a guest. Each watcher is a task that waits for the
+//! next frame of its gRPC answer, so a wake-up is counted, and what sends the frame to a client is left out. The hooks of a guest are called by
 //! themselves. The guest ignores its input: an instance, the calls and the copies are the host's. Its code is compiled
 //! once before, for the processor that valgrind shows.
 
@@ -20,13 +21,15 @@ use std::{
 use arc_swap::ArcSwap;
 use clap::ValueEnum;
 use futures::future::try_join;
+use http_body_util::BodyExt as _;
+use mortise_api::WatchAnswers;
 use mortise_plugin_host::{Limits, Plugin, PluginSettings, Sandbox};
 use mortise_resource::{pb, types};
 use mortise_service::{Caller, Consistency, Options, ResourceService, registry::Registry};
 use mortise_store::SledBackend;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
-use tokio::process::Command;
+use tokio::{process::Command, sync::watch, task::JoinSet};
 
 use crate::{
     Outcome, calls, hooks,
@@ -42,6 +45,12 @@ const NAMES: usize = 100;
 /// Part of the names of the functions of Mortise's one thread that depends on the clock.
 const CHECKPOINT: &str = "checkpoint_thread";
 
+/// Watchers of one type, each with its own answer, of callers with the same rights.
+const WATCHERS: usize = 100;
+
+/// Messages of a snapshot: the namespaces, `default` among them, and its end.
+const SNAPSHOT_MESSAGES: usize = NAMES + 2;
+
 /// Bytes of data in each resource.
 const DATA: usize = 512;
 
@@ -52,6 +61,8 @@ pub(crate) enum Work {
     Read,
     /// A durable write.
     Write,
+    /// The same, and its event as a frame for each of [`WATCHERS`] that wait for it.
+    Events,
     /// A list of 101 resources, which are in the maps in front of sled's tree.
     List,
     /// The same, of resources in the tree.
@@ -66,7 +77,7 @@ impl Work {
         match self {
             Self::Read => 300,
             Self::Write => 150,
-            Self::List | Self::TreeList => 30,
+            Self::List | Self::TreeList | Self::Events => 30,
             Self::Hooks => 100,
         }
     }
@@ -142,7 +153,7 @@ pub(crate) async fn check(update: bool) -> Outcome<()> {
     let paths = Paths { program, guest: mortise_test_guests::component("raw-hooks"), code: dir.path().join("code") };
     let mut counted = Counts::new();
     let others = async {
-        for work in [Work::Read, Work::Write, Work::List, Work::TreeList] {
+        for work in [Work::Read, Work::Write, Work::Events, Work::List, Work::TreeList] {
             counted.insert(work, difference(&paths, work).await?);
         }
         Ok(())
@@ -275,9 +286,17 @@ pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> 
         backend = Arc::new(SledBackend::open(options)?);
         service = ResourceService::new(backend.clone(), registry, Options::default());
     }
+    let mut watchers = match work {
+        Work::Events => Watchers::start(&service, &caller).await?,
+        _ => Watchers::default(),
+    };
     for turn in 0..count {
         let resource = namespace(turn);
         match work {
+            Work::Events => {
+                service.write(&caller, pb::WriteRequest { resource: Some(resource) }).await?;
+                watchers.have_all(SNAPSHOT_MESSAGES + turn + 1).await?;
+            }
             Work::Read => {
                 service.read(&caller, pb::ReadRequest { id: resource.id }).await?;
             }
@@ -285,18 +304,61 @@ pub(crate) async fn run(work: Work, count: usize, guest: &Path, code: &Path) -> 
                 service.write(&caller, pb::WriteRequest { resource: Some(resource) }).await?;
             }
             Work::List | Work::TreeList => {
-                let request = pb::ListRequest {
-                    r#type: Some(types::namespace().to_pb()),
-                    tenancy: Some(pb::Tenancy::default()),
-                    name_prefix: String::new(),
-                };
+                let (r#type, tenancy) = (Some(types::namespace().to_pb()), Some(pb::Tenancy::default()));
+                let request = pb::ListRequest { r#type, tenancy, name_prefix: String::new() };
                 service.list(&caller, request).await?;
             }
             Work::Hooks => {}
         }
     }
-    drop(service);
+    drop((watchers, service));
     Ok(tokio::task::spawn_blocking(move || backend.close()).await?)
+}
+
+/// Tasks that wait for the frames of their watches. Dropping them ends the watches.
+#[derive(Default)]
+struct Watchers {
+    tasks: JoinSet<()>,
+    frames: Vec<watch::Receiver<usize>>,
+}
+
+impl Watchers {
+    /// Opens the watches, and waits for their snapshots.
+    async fn start(service: &ResourceService, caller: &Caller) -> Outcome<Self> {
+        let (answers, mut watchers) = (WatchAnswers::default(), Self::default());
+        for _ in 0..WATCHERS {
+            let (r#type, tenancy) = (Some(types::namespace().to_pb()), Some(pb::Tenancy::default()));
+            let request = pb::WatchListRequest { r#type, tenancy, ..pb::WatchListRequest::default() };
+            let mut body = answers.body(service.watch_list(caller, request).await?);
+            let (seen, frames) = watch::channel(0);
+            watchers.frames.push(frames);
+            watchers.tasks.spawn(async move {
+                while let Some(Ok(frame)) = body.frame().await {
+                    seen.send_modify(|seen| *seen += messages_in(frame.data_ref().map_or(&[], |data| data)));
+                }
+            });
+        }
+        watchers.have_all(SNAPSHOT_MESSAGES).await?;
+        Ok(watchers)
+    }
+
+    /// Waits until every watcher has got a number of messages since its beginning.
+    async fn have_all(&mut self, messages: usize) -> Outcome<()> {
+        for frames in &mut self.frames {
+            frames.wait_for(|seen| *seen >= messages).await.map_err(|_| "a watch ended")?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts the messages of a frame, each behind its compression flag and its length.
+fn messages_in(mut frame: &[u8]) -> usize {
+    let mut messages = 0;
+    while let Some(([_, length @ ..], rest)) = frame.split_first_chunk::<5>() {
+        frame = rest.get(u32::from_be_bytes(*length) as usize..).unwrap_or_default();
+        messages += 1;
+    }
+    messages
 }
 
 async fn call_hooks(count: usize, guest: &Path, code: &Path) -> Outcome<()> {

@@ -38,6 +38,8 @@ mod write_health;
 pub use authority::{AuthorityError, AuthorityFiles, IdentityOptions};
 pub use dns::{DnsOptions, ZonePreference};
 pub use grpc::destination::DestinationOptions;
+#[doc(hidden)]
+pub use grpc::resource_service::WatchAnswers;
 pub use http::HttpOptions;
 pub use observability::{metrics, server_status::ServerInfo};
 pub use ports::{ReservedPorts, bind};

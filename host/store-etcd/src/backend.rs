@@ -129,6 +129,10 @@ impl Backend for EtcdBackend {
         members.map(Some).map_err(|fault| StoreError::Unreachable(fault.to_string()))
     }
 
+    fn reads_may_lag(&self) -> bool {
+        true
+    }
+
     async fn catch_up(&self) -> Result<(), StoreError> {
         self.barrier.pass().await
     }

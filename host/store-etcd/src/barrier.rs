@@ -80,6 +80,7 @@ async fn ask(client: Arc<Client>, keys: Keys, mut waiting: mpsc::UnboundedReceiv
     let mut waiters = Vec::new();
     while waiting.recv_many(&mut waiters, usize::MAX).await > 0 {
         loop {
+            metrics::counter!("mortise_etcd_reads_total").increment(1);
             match head(&client, &keys).await {
                 Ok(revision) => {
                     waiters.drain(..).for_each(|(_, reply)| drop(reply.send(Ok(revision))));

@@ -300,6 +300,11 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Returns true if eventual reads may lack acknowledged writes: those of other servers that share the store.
+    fn reads_may_lag(&self) -> bool {
+        false
+    }
+
     /// Waits until eventual reads, lists and scans show every write that was acknowledged before the call, by any
     /// server of a shared store.
     ///

@@ -199,6 +199,18 @@ fn recent_message(recent: &RecentEvents, event: &WatchEvent) -> Bytes {
     message.unwrap_or_else(|never| match never {})
 }
 
+/// Answers to WatchLists without a connection, whose cost `mortise-bench` counts. They share messages as the answers of
+/// one server do.
+#[derive(Default)]
+pub struct WatchAnswers(Arc<RecentEvents>);
+
+impl WatchAnswers {
+    /// Makes the answer of a watch: frames of messages, and trailers after the end of the watch.
+    pub fn body(&self, events: Events) -> Body {
+        watch_body(events, self.0.clone())
+    }
+}
+
 /// The answer to a WatchList. Pending events are sent together; the message of a single one is shared with the other
 /// watches that send it.
 fn watch_body(mut events: Events, recent: Arc<RecentEvents>) -> Body {

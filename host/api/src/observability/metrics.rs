@@ -144,6 +144,8 @@ pub const ALL: &[Metric] = table! {
         "Transactions without an answer, whose outcome was found out.";
     Gauge mortise_etcd_members()
         "Servers that share the content and are alive.";
+    Counter mortise_etcd_reads_total()
+        "Questions for the newest revision, each for all the reads and writes that wait for it.";
     Counter mortise_etcd_refused_total()
         "Transactions that were repeated, since something had changed meanwhile.";
     Counter mortise_etcd_transactions_total()

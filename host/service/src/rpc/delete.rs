@@ -4,7 +4,7 @@
 //! ([`crate::deletion::reaper`]). A resource with finalizers is marked, and removed with the last of them. References
 //! to it count ([`crate::deletion::plan`]).
 
-use super::write::WriteMode;
+use super::write_mode::WriteMode;
 use crate::{
     call::{
         Call, Caller, Failure, Method, Retry, request_id,
@@ -197,7 +197,8 @@ impl ResourceService {
         let mut marked = stored;
         tombstone::mark(&mut marked);
         let request = pb::WriteRequest { resource: Some(marked) };
-        let error = match self.write_as(caller, registry, request, WriteMode::new(Verb::Delete)).await {
+        let mode = WriteMode { has_read: true, ..WriteMode::new(Verb::Delete) };
+        let error = match self.write_as(caller, registry, request, mode).await {
             Ok(written) => {
                 let (version, generation) = (written.resource.version(), written.resource.generation());
                 return Ok(deleted(id, Some(version.to_owned()), generation.to_owned()));

@@ -9,6 +9,7 @@ mod can;
 mod certify;
 mod change;
 mod delete;
+mod freshness;
 mod functions;
 mod list;
 mod mutate_and_validate;
@@ -19,6 +20,7 @@ mod update;
 mod update_with;
 mod watch_list;
 mod write;
+mod write_mode;
 mod write_status;
 
 pub use can::Asked;

@@ -18,7 +18,7 @@ use mortise_resource::{
     pb, resource_meta, types,
 };
 
-use super::write::{WriteMode, Written};
+use super::{write::Written, write_mode::WriteMode};
 use crate::{
     call::{Call, Caller, Failure, Method, Retry, store_fault::cas_failure, with_outcome},
     core::ids::type_of,
@@ -81,6 +81,7 @@ impl ResourceService {
                 creates: stored.is_none(),
                 blocks,
                 validates_only,
+                has_read: true,
                 ..WriteMode::new(Verb::Write)
             };
             match self.write_as(caller, &registry, pb::WriteRequest { resource: Some(request) }, mode).await {

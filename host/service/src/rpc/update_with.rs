@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use mortise_resource::{Code, Error, authorizer::Verb, pb, resource_meta, types};
 use mortise_store::Consistency;
 
-use super::write::{WriteMode, Written};
+use super::{write::Written, write_mode::WriteMode};
 use crate::{
     call::{Call, Caller, Failure, Method, Retry, with_outcome},
     rules::read_checked,
@@ -67,7 +67,7 @@ impl ResourceService {
                 schema_version: 0,
                 ..next
             };
-            let mode = WriteMode { keep_unchanged: true, ..WriteMode::new(Verb::Write) };
+            let mode = WriteMode { keep_unchanged: true, has_read: true, ..WriteMode::new(Verb::Write) };
             match self.write_as(caller, &registry, pb::WriteRequest { resource: Some(next) }, mode).await {
                 // A concurrent write came first: the computation may have another result.
                 Err(error) if error.code == Code::Aborted => retry.after(Failure::Conflict(error)).await?,

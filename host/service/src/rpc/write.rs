@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::{freshness::Freshness, write_mode::WriteMode};
 use crate::{
     call::{
         Call, Caller, Failure, Method, Retry,
@@ -51,28 +52,15 @@ struct ReceivedWrite<'w> {
     kind: &'w Arc<ResourceType>,
     resource: &'w pb::Resource,
     retry: &'w Retry<'w>,
+    freshness: &'w Freshness,
     validates_only: bool,
 }
 
-/// The mode of a write.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WriteMode {
-    /// Verb for the caller's rules.
-    pub(super) verb: Verb,
-    /// Whether an unchanged resource is left as it is: no new version, no event.
-    pub(super) keep_unchanged: bool,
-    /// Whether an existing resource gives `Aborted`, instead of being replaced.
-    pub(super) creates: bool,
-    /// The protection from deletion that a controller of the type's plugin sets or ends.
-    pub(super) blocks: Option<bool>,
-    /// Whether nothing is stored: the write ends before its commit, without regard to quotas and the disk.
-    pub(super) validates_only: bool,
-}
-
-impl WriteMode {
-    /// Makes the mode of a write that always makes a new version, as Consul's does.
-    pub(super) const fn new(verb: Verb) -> Self {
-        Self { verb, keep_unchanged: false, creates: false, blocks: None, validates_only: false }
+impl ReceivedWrite<'_> {
+    /// Notes that a commit begins.
+    async fn start_commit(&self) {
+        self.freshness.commits();
+        self.caller.start_commit().await;
     }
 }
 
@@ -156,12 +144,26 @@ impl ResourceService {
             Some(id) if !mode.creates => Retry::new(&self.writers, caller, id, &incoming.version),
             _ => Retry::once(),
         };
+        let mut freshness = Freshness::begin(&self.core, &kind, mode).await.map_err(|e| unexpected(&e))?;
         loop {
-            let validates_only = mode.validates_only;
-            let write =
-                ReceivedWrite { caller, registry, kind: &kind, resource: &incoming, retry: &retry, validates_only };
+            let write = ReceivedWrite {
+                caller,
+                registry,
+                kind: &kind,
+                resource: &incoming,
+                retry: &retry,
+                freshness: &freshness,
+                validates_only: mode.validates_only,
+            };
             // Boxed: a future of several KB would be moved with every future that holds it.
-            match Box::pin(self.attempt(write, &mut hooks, mode, &mut admitted)).await {
+            let outcome = Box::pin(self.attempt(write, &mut hooks, mode, &mut admitted)).await;
+            if freshness.is_in_doubt() {
+                hooks.release();
+                admitted = None;
+                freshness.renew(&self.core).await.map_err(|e| unexpected(&e))?;
+                continue;
+            }
+            match outcome {
                 Ok(written) => {
                     self.access_updates.settle(&kind).await?;
                     return Ok(written);
@@ -191,7 +193,7 @@ impl ResourceService {
         let ReceivedWrite { registry, kind, resource: incoming, .. } = write;
         let nowhere = pb::Id::default();
         let id = incoming.id.as_ref().unwrap_or(&nowhere);
-        let stored = match self.core.backend.read(Consistency::Consistent, id).await {
+        let stored = match self.core.backend.read(Consistency::Eventual, id).await {
             Ok(stored) => Some(stored),
             Err(StoreError::NotFound) => None,
             Err(StoreError::GroupVersionMismatch { stored, .. }) => Some(stored.decode().map_err(Error::from)?),
@@ -201,7 +203,10 @@ impl ResourceService {
             Some(stored) => Some(upgrade::current(registry, hooks, stored).await?),
             None => None,
         };
-        if mode.creates && stored.is_some() {
+        let is_deletion = meta::is_marked(&incoming.metadata)
+            || stored.as_ref().is_some_and(|stored| meta::is_marked(&stored.metadata));
+        // A deletion depends on sets of resources, which a commit does not compare in full.
+        if mode.creates && stored.is_some() || is_deletion && !write.freshness.is_new() {
             return Err(cas_failure().into());
         }
         let version = stored.as_ref().map_or("", |s| s.version.as_str());
@@ -389,7 +394,7 @@ impl ResourceService {
             if write.validates_only {
                 return Ok(EncodedResource::encode(&resource).map_err(Error::from)?);
             }
-            caller.start_commit().await;
+            write.start_commit().await;
             Box::pin(self.deletions.remove_if_unreferenced(registry, &stored, &resource)).await.map_err(
                 |e| match e {
                     RemovalError::Store(e) => attempt_error(e, incoming),
@@ -448,7 +453,7 @@ impl ResourceService {
         mutations.extend(references.work);
         let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
         let batch = batch.held(write.caller.held.clone());
-        write.caller.start_commit().await;
+        write.start_commit().await;
         let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }

@@ -79,7 +79,8 @@ impl ResourceService {
         let mut retry = Retry::new(&self.writers, caller, &id, &version);
         loop {
             retry.queue().await?;
-            let mut stored = self.core.backend.read(Consistency::Consistent, &id).await.map_err(failed_read)?;
+            // Not older than the read above, and the commit compares it.
+            let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
             if !version.is_empty() && version != stored.version {
                 return Err(cas_failure());
             }
