@@ -48,8 +48,8 @@ const CHECKPOINT: &str = "checkpoint_thread";
 /// Watchers of one type, each with its own answer, of callers with the same rights.
 const WATCHERS: usize = 100;
 
-/// Messages of a snapshot: the namespaces, `default` among them, and its end.
-const SNAPSHOT_MESSAGES: usize = NAMES + 2;
+/// Messages of a snapshot: the namespaces and its end.
+const SNAPSHOT_MESSAGES: usize = NAMES + 1;
 
 /// Bytes of data in each resource.
 const DATA: usize = 512;

@@ -4,6 +4,7 @@
 //! question to other machines, which lasts as long as a commit. A commit compares all that its write depends on, so a
 //! write that comes to its commit needs no such question: an old state costs it another attempt. An attempt that ends
 //! before its commit (a refusal, or nothing to change) counts only if the copy was brought up to date within the call.
+//! So does a commit that is refused for a uid, which the attempt may not have seen.
 //!
 //! The question comes first for what a commit does not compare in full: types of the host, whose rules look at tokens
 //! and policies; servers with a region; writes that store nothing. It also comes first while the shared store is away,
@@ -53,6 +54,14 @@ impl Freshness {
     /// Notes that the attempt comes to its commit.
     pub(super) fn commits(&self) {
         self.commits.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the commit was refused. A resource that the attempt did not see has another uid, so a refusal for its
+    /// uid decides nothing.
+    pub(super) fn note_refusal(&self, error: &StoreError) {
+        if let StoreError::WrongUid = error {
+            self.commits.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Returns true if the attempt that has just ended decided nothing: it saw a state that may be old, and came to no

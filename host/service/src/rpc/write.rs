@@ -454,7 +454,10 @@ impl ResourceService {
         let batch = Batch { expect, referrers: references.referrers, ..Batch::new(mutations).limited() };
         let batch = batch.held(write.caller.held.clone());
         write.start_commit().await;
-        let stored = self.core.backend.commit(batch).await.map_err(|e| attempt_error(e, write.resource))?;
+        let stored = self.core.backend.commit(batch).await.map_err(|e| {
+            write.freshness.note_refusal(&e);
+            attempt_error(e, write.resource)
+        })?;
         stored.into_iter().flatten().next().ok_or_else(|| unexpected(&StoreError::Closed).into())
     }
 }
