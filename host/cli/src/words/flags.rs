@@ -81,7 +81,7 @@ const FLAGS: &[Word] = &[
     word("--show-managed-fields", "", "`--view full` shows the server's own data in meta"),
     word("--stale", "", "leave the flag out; `mortise resource read` takes -stale as Consul does"),
     word("--subresource", "", "`mortise status TYPE NAME` shows the status; controllers write it"),
-    word("--template", "", "-o jsonpath=… and -o custom-columns=… print single fields"),
+    word("--template", "the format holds its template", "-o go-template=TEMPLATE or -o jsonpath=TEMPLATE"),
     word("--user", "a caller is a token", "--token-file FILE gives the token"),
     word("--username", "a caller is a token", "--token-file FILE gives the token"),
     word("--warnings-as-errors", "", "leave the flag out; warnings are on standard error"),
