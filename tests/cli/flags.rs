@@ -34,6 +34,8 @@ async fn flags_of_tables_order_and_selection_work() {
         &["get", "artists", "-o", "jsonpath={range .items[*]}{.id.name}{\"\\t\"}{.data.genre}{\"\\n\"}{end}"],
         &["get", "artist", "korn", "-o", "jsonpath={.data.name}{\"\\n\"}"],
         &["get", "artists", "-o", "custom-columns=NAME:.id.name,TIER:.meta.labels.tier"],
+        &["get", "artists", "-o", "custom-columns=NAME:.metadata.name,NS:.metadata.namespace"],
+        &["get", "ns", "default"],
         &["get", "artists", "-o", "go-template={{range .items}}{{.id.name}} {{.data.none}}{{\"\\n\"}}{{end}}"],
         &["get", "artist", "korn", "-o", "go-template={{.data.name | printf \"%q\"}}{{\"\\n\"}}"],
         &["get", "artists", "-o", "go-template-file=names.tmpl"],
@@ -94,6 +96,12 @@ async fn flags_that_do_not_exist_name_the_form_here() {
         &["apply", "-k", "shop"],
         &["apply", "-f", "none.yaml", "--dry-run=perhaps"],
         &["get", "artists", "--kubeconfig", "file"],
+        &["describe", "artists", "-A"],
+        &["explain", "artist", "--recursive"],
+        &["get", "artists", "--watch-only"],
+        &["get", "artists", "-w", "--output-watch-events"],
+        &["apply", "-f", "none.yaml", "--record"],
+        &["version", "--short"],
         &["-s", "127.0.0.1:1", "get", "artists"],
     ] {
         let ran = t.run(args).await;

@@ -184,7 +184,10 @@ impl Get {
             };
             match read {
                 Ok(resource) => resources.push(resource),
-                Err(error) if error.code == Some(tonic::Code::NotFound) => missing.push(error),
+                Err(error) if error.code == Some(tonic::Code::NotFound) => match place::default_unit(&id) {
+                    Some(unit) => resources.push(unit),
+                    None => missing.push(error),
+                },
                 Err(error) => return Err(error),
             }
         }
