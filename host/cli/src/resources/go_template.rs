@@ -39,7 +39,7 @@ pub(crate) enum GoTemplateError {
     Run(#[source] Box<TemplateError>),
     #[error("the Go template made more than {MAX_OUTPUT} bytes of text")]
     TooMuch,
-    #[error("the resource is no data for a Go template: {0}")]
+    #[error("a Go template cannot use the resource: {0}")]
     Data(#[source] Box<TemplateError>),
 }
 
