@@ -17,7 +17,7 @@ async fn errors_name_their_subject_and_a_remedy() {
     t.fails(2, &["types", "--timeout", "5x"]).await;
     t.fails(2, &["types", "--timeout", "0s"]).await;
     t.fails(2, &["get", "artists", "-l", "!="]).await;
-    t.fails(2, &["get", "artists,albums", "--watch"]).await;
+    t.fails(2, &["get", "artists,albums", "--watch", "--resume", "x"]).await;
     t.fails(2, &["get", "things"]).await;
     t.fails(2, &["explain", "artist.name.first"]).await;
     t.fails(2, &["man", "teleport"]).await;

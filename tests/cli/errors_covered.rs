@@ -88,6 +88,7 @@ const ELSEWHERE: [(&str, &[&str]); 11] = [
             "…: the server has no descriptor of its data",
             "…: its data cannot be decoded",
             "cannot write the plan as JSON",
+            "a Go template cannot use the resource: …",
             "no JSON of certificates",
             "-o table shows it",
             "cannot read tokens and policies: …",

@@ -15,6 +15,7 @@ async fn flags_of_tables_order_and_selection_work() {
     t.file("artists.yaml", ARTISTS);
     t.file("album.yaml", ALBUM);
     t.file("none.yaml", "type: demo.v2.Artist\nname: nobody\ndata: {name: X}\n");
+    t.file("names.tmpl", "{{range $i, $a := .items}}{{if $i}}, {{end}}{{$a.id.name}}{{end}}\n");
     t.works(&["apply", "-f", "artists.yaml", "album.yaml"]).await;
     t.works(&["create", "namespace", "blue"]).await;
     for args in [
@@ -33,6 +34,11 @@ async fn flags_of_tables_order_and_selection_work() {
         &["get", "artists", "-o", "jsonpath={range .items[*]}{.id.name}{\"\\t\"}{.data.genre}{\"\\n\"}{end}"],
         &["get", "artist", "korn", "-o", "jsonpath={.data.name}{\"\\n\"}"],
         &["get", "artists", "-o", "custom-columns=NAME:.id.name,TIER:.meta.labels.tier"],
+        &["get", "artists", "-o", "custom-columns=NAME:.metadata.name,NS:.metadata.namespace"],
+        &["get", "ns", "default"],
+        &["get", "artists", "-o", "go-template={{range .items}}{{.id.name}} {{.data.none}}{{\"\\n\"}}{{end}}"],
+        &["get", "artist", "korn", "-o", "go-template={{.data.name | printf \"%q\"}}{{\"\\n\"}}"],
+        &["get", "artists", "-o", "go-template-file=names.tmpl"],
         &["describe", "artist", "korn", "abba"],
         &["describe", "albums"],
         &["describe", "-f", "album.yaml"],
@@ -60,11 +66,19 @@ async fn flags_that_do_not_exist_name_the_form_here() {
     let mut t = Transcript::new("flags_refused", &server);
     let (long, deep) = (format!("jsonpath={{{}}}", ".a".repeat(3_000)), "jsonpath={range .a}{.b");
     t.file("none.yaml", "type: demo.v2.Artist\nname: nobody\ndata: {name: X}\n");
+    t.file("long.tmpl", "x".repeat(20_000));
     for args in [
         &["get", "artists", "--field-selector", "data.name"][..],
         &["get", "artists", "--field-selector", "data.nme=x"],
         &["get", "artists", "-o", "xml"],
-        &["get", "artists", "-o", "go-template={{.}}"],
+        &["get", "artists", "-o", "go-template={{range .items}}"],
+        &["get", "artists", "-o", "go-template={{nothing .}}"],
+        &["get", "artists", "-o", "go-template={{end}}"],
+        &["get", "artists", "-o", "go-template={{index .items 7}}"],
+        &["get", "artists", "-o", "go-template={{range 1100}}{{printf \"%*d\" 65000 1}}{{end}}"],
+        &["get", "artists", "-o", "go-template-file=absent.tmpl"],
+        &["get", "artists", "-o", "go-template-file=long.tmpl"],
+        &["get", "artists", "-o", "go-templates={{.}}"],
         &["get", "artists", "-o", "jsonpath={.a"],
         &["get", "artists", "-o", "jsonpath={end}"],
         &["get", "artists", "-o", deep],
@@ -82,6 +96,12 @@ async fn flags_that_do_not_exist_name_the_form_here() {
         &["apply", "-k", "shop"],
         &["apply", "-f", "none.yaml", "--dry-run=perhaps"],
         &["get", "artists", "--kubeconfig", "file"],
+        &["describe", "artists", "-A"],
+        &["explain", "artist", "--recursive"],
+        &["get", "artists", "--watch-only"],
+        &["get", "artists", "-w", "--output-watch-events"],
+        &["apply", "-f", "none.yaml", "--record"],
+        &["version", "--short"],
         &["-s", "127.0.0.1:1", "get", "artists"],
     ] {
         let ran = t.run(args).await;

@@ -15,6 +15,7 @@ mod events;
 mod export;
 mod flags;
 mod help;
+mod live;
 mod operators;
 mod order;
 mod output;

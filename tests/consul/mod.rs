@@ -2,6 +2,7 @@
 
 mod answers;
 mod blocking;
+mod bounds;
 mod requests;
 
 use mortise_plugin_catalog::proto::catalog::v1::{HealthCheck, health_check::Check};

@@ -8,6 +8,7 @@ pub mod plugins;
 mod refusals;
 mod resources;
 mod server;
+pub mod terminal;
 pub mod tokens;
 pub mod transcript;
 mod waiting;

@@ -1,7 +1,8 @@
 //! The client side of the `mortise` command line. Every command is a file of [`commands`]. They share the connection to
 //! the server (`connect`: [`Connect`], [`Session`]), names, views and waits of resources (`resources`), reading,
-//! ordering and comparing of files (`apply`), output (`output`: [`Ui`], [`Table`], [`Progress`]), words of other
-//! tools ([`words`]), the completion of words in a shell ([`completion`]), and failures ([`CliError`], [`Exit`]).
+//! ordering and comparing of files (`apply`), output (`output`: [`Ui`], [`Table`], [`Progress`]), pages on a terminal
+//! (`live`), words of other tools ([`words`]), the completion of words in a shell ([`completion`]), and failures
+//! ([`CliError`], [`Exit`]).
 //!
 //! The crate speaks gRPC and knows nothing of the inside of a server, so that it is quick to build and could be a
 //! program of its own.
@@ -20,6 +21,7 @@ mod connect;
 mod env;
 mod error;
 mod interrupt;
+mod live;
 mod output;
 mod resources;
 pub mod words;

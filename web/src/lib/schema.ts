@@ -44,6 +44,11 @@ function ofChoices(parts: Schema[]): Shape {
   return { kind: "json" };
 }
 
+// Fields that a form can have; `@unknown` is in every message, and holds bytes that no form can show.
+function known(properties: Record<string, Schema>): [string, Schema][] {
+  return Object.entries(properties).filter(([name]) => name !== "@unknown");
+}
+
 export function shapeOf(root: Schema, raw: Schema): Shape {
   const schema = resolve(root, raw);
   if (schema.anyOf) return ofChoices(schema.anyOf);
@@ -55,7 +60,7 @@ export function shapeOf(root: Schema, raw: Schema): Shape {
       }
       // `Any` and `Struct` have fields of their own choice.
       if (!schema.properties || "@type" in schema.properties) return { kind: "json" };
-      return { kind: "object", properties: Object.entries(schema.properties), choices: choices(schema) };
+      return { kind: "object", properties: known(schema.properties), choices: choices(schema) };
     case "array":
       return schema.items ? { kind: "list", item: schema.items } : { kind: "json" };
     case "boolean":

@@ -51,7 +51,7 @@ const OTHER_NAMES: [(&str, &str); 6] = [
 
 /// Parameters of other APIs without the same meaning here, and what to use. Ignored, they would answer more than was
 /// asked for, or in another order.
-const FOREIGN_PARAMETERS: [(&str, &str); 10] = [
+const FOREIGN_PARAMETERS: [(&str, &str); 14] = [
     ("fieldSelector", "filter, such as filter=data.name = \"a\""),
     ("field_selector", "filter, such as filter=data.name = \"a\""),
     ("resourceVersion", "at, or resume_token for a watch"),
@@ -60,6 +60,10 @@ const FOREIGN_PARAMETERS: [(&str, &str); 10] = [
     ("per_page", "page_size"),
     ("sort", "order_by"),
     ("sortBy", "order_by"),
+    ("orderBy", "order_by"),
+    ("pageSize", "page_size"),
+    ("pageToken", "page_token"),
+    ("prefix", "name_prefix"),
     ("q", "filter"),
     ("search", "filter"),
 ];

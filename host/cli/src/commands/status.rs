@@ -9,7 +9,7 @@ use crate::{
     output::ui,
     resources::catalog::Catalog,
     resources::ids::{self, id_of, placed_title},
-    resources::show::{self, state},
+    resources::{readiness::state, show},
 };
 
 pub(super) const EXAMPLES: &str = "mortise status\nmortise status artist korn\nmortise status -o json";

@@ -14,7 +14,7 @@ use crate::{
     output::ui,
     resources::catalog::Catalog,
     resources::ids::{self, Key, id_of, placed_title, read_if_there},
-    resources::show::conditions,
+    resources::readiness::conditions,
 };
 
 pub(super) const EXAMPLES: &str = "\

@@ -21,17 +21,41 @@ pub(crate) enum AnswerFormat {
 /// # Errors
 /// The message is unknown to this release: a fault of Mortise itself.
 pub(crate) fn message(name: &str, message: &impl prost::Message) -> Result<String, CliError> {
-    let broken = || CliError::failed(format!("{name} as JSON")).remedy("-o table shows it");
-    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken().caused_by(e))?;
-    let unknown = || broken().caused_by(std::io::Error::other("the message is unknown"));
+    let mut out = Vec::new();
+    write(name, message, &mut Serializer::pretty(&mut out))?;
+    text(name, out)
+}
+
+/// Renders a message as [`message`] does, on one line.
+///
+/// # Errors
+/// Those of [`message`].
+pub(crate) fn compact(name: &str, message: &impl prost::Message) -> Result<String, CliError> {
+    let mut out = Vec::new();
+    write(name, message, &mut Serializer::new(&mut out))?;
+    text(name, out)
+}
+
+fn write<F: serde_json::ser::Formatter>(
+    name: &str,
+    message: &impl prost::Message,
+    serializer: &mut Serializer<&mut Vec<u8>, F>,
+) -> Result<(), CliError> {
+    let pool = DescriptorPool::decode(DESCRIPTORS).map_err(|e| broken(name).caused_by(e))?;
+    let unknown = || broken(name).caused_by(std::io::Error::other("the message is unknown"));
     let descriptor = pool.get_message_by_name(name).ok_or_else(unknown)?;
     let bytes = message.encode_to_vec();
-    let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(|e| broken().caused_by(e))?;
-    let mut out = Vec::new();
-    let options = SerializeOptions::new();
-    dynamic.serialize_with_options(&mut Serializer::pretty(&mut out), &options).map_err(|e| broken().caused_by(e))?;
+    let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(|e| broken(name).caused_by(e))?;
+    dynamic.serialize_with_options(serializer, &SerializeOptions::new()).map_err(|e| broken(name).caused_by(e))
+}
+
+fn text(name: &str, mut out: Vec<u8>) -> Result<String, CliError> {
     out.push(b'\n');
-    String::from_utf8(out).map_err(|e| broken().caused_by(e))
+    String::from_utf8(out).map_err(|e| broken(name).caused_by(e))
+}
+
+fn broken(name: &str) -> CliError {
+    CliError::failed(format!("{name} as JSON")).remedy("-o table shows it")
 }
 
 #[cfg(test)]

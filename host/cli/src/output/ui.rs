@@ -1,6 +1,9 @@
 //! The terminal: colours, width, questions, and output that its reader may close.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal as _, Write as _},
+};
 
 use clap::ValueEnum;
 use mortise_resource::Diagnostic;
@@ -35,8 +38,10 @@ pub struct Ui {
 pub enum Style {
     /// Plain text.
     Plain,
-    /// Headings and names.
+    /// Headings.
     Bold,
+    /// Names of resources, and keys of YAML and JSON.
+    Name,
     /// Text of less interest.
     Dim,
     /// Good state, or an addition.
@@ -67,6 +72,15 @@ impl Ui {
         Self { color: allowed(io::stdout().is_terminal()), color_err: allowed(io::stderr().is_terminal()), width }
     }
 
+    /// Returns a text of a user as it is for files and pipes; for a terminal, with controls as their numbers, except line
+    /// breaks and tabs.
+    pub(crate) fn users_text(&self, text: String) -> String {
+        match self.width {
+            Some(_) => numbered(&text, |letter| letter.is_control() && !matches!(letter, '\n' | '\t')).into_owned(),
+            None => text,
+        }
+    }
+
     /// Colours a text, if standard output is coloured.
     #[must_use]
     pub fn paint(&self, style: Style, text: &str) -> String {
@@ -75,6 +89,7 @@ impl Ui {
 
     /// Prints a line on standard error, for people.
     pub fn note(&self, text: &str) {
+        let text = if io::stderr().is_terminal() { visible(text) } else { Cow::Borrowed(text) };
         // With standard error closed the message has no reader.
         let _ = writeln!(io::stderr(), "{text}");
     }
@@ -98,6 +113,7 @@ fn painted(style: Style, text: &str) -> String {
     let code = match style {
         Style::Plain => return text.to_owned(),
         Style::Bold => "1",
+        Style::Name => "36",
         Style::Dim => "2",
         Style::Good => "32",
         Style::Warn => "33",
@@ -106,13 +122,38 @@ fn painted(style: Style, text: &str) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// Writes all of a text to standard output, and flushes it.
+/// Writes characters that change a terminal or the direction of a text as their numbers; colours of this program stay.
+fn visible(text: &str) -> Cow<'_, str> {
+    numbered(text, |letter| changes_direction(letter) || matches!(letter, '\u{80}'..='\u{9f}'))
+}
+
+/// Writes some letters as their numbers.
+fn numbered(text: &str, is_hidden: impl Fn(char) -> bool + Copy) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let shown = text.chars().map(|letter| match is_hidden(letter) {
+        true => format!("<U+{:04X}>", u32::from(letter)),
+        false => letter.to_string(),
+    });
+    Cow::Owned(shown.collect())
+}
+
+/// Returns true for a character that ends a line or changes the direction of letters.
+pub(crate) fn changes_direction(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Writes all of a text to standard output, and flushes it. On a terminal, characters that change the direction of a text
+/// or are controls beyond ASCII are written as their numbers.
 ///
 /// # Errors
 /// [`Exit::Closed`](crate::Exit::Closed) when the reader closed the output.
 pub fn print(text: impl AsRef<str>) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_ref().as_bytes())?;
+    let text = text.as_ref();
+    let text = if out.is_terminal() { visible(text) } else { Cow::Borrowed(text) };
+    out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
 }

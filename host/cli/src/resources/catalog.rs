@@ -154,13 +154,15 @@ type Test<'f> = &'f dyn Fn(&TypeInfo, &pb::Type) -> bool;
 fn find<'t>(types: &'t [TypeInfo], text: &str) -> Result<&'t TypeInfo, CliError> {
     let lower = text.to_lowercase();
     let singular = lower.strip_suffix('s').unwrap_or(&lower);
-    let tests: [Test<'_>; 6] = [
+    let tests: [Test<'_>; 7] = [
         &|_, t| gvk(t) == text,
         &|_, t| gvk(t).to_lowercase() == lower,
         &|_, t| format!("{}.{}", t.group, t.kind).to_lowercase() == lower,
         &|info, _| info.short_names.contains(&lower),
         &|_, t| t.kind.to_lowercase() == lower,
         &|_, t| t.kind.to_lowercase() == singular,
+        // kubectl's short name.
+        &|info, t| lower == "ns" && t.kind == "Namespace" && info.plugin.is_empty(),
     ];
     let matching = |test: Test<'_>| -> Vec<&TypeInfo> {
         types.iter().filter(|info| info.r#type.as_ref().is_some_and(|t| test(info, t))).collect()

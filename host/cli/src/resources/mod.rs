@@ -3,10 +3,12 @@
 
 pub mod catalog;
 pub(crate) mod deletion_plan;
+pub(crate) mod go_template;
 pub(crate) mod ids;
 pub(crate) mod label_edits;
 pub(crate) mod output;
 pub(crate) mod places;
+pub(crate) mod readiness;
 pub(crate) mod search;
 pub(crate) mod selector;
 pub(crate) mod show;

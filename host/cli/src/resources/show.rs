@@ -13,6 +13,7 @@ use crate::{
     resources::catalog::Catalog,
     resources::ids::{id_of, made_at, title},
     resources::places::address,
+    resources::readiness::{conditions, readiness, references},
     resources::template::CustomColumns,
 };
 
@@ -37,6 +38,14 @@ pub(crate) struct RowsOptions {
     pub(crate) all_labels: bool,
     /// Leaves out the headings.
     pub(crate) headless: bool,
+}
+
+impl RowsOptions {
+    /// Returns true for a table with columns of readiness and references. Lines of a watch keep their columns, which
+    /// programs read.
+    fn has_state(&self) -> bool {
+        self.fields.is_empty() && !self.events
+    }
 }
 
 /// A table of one type's resources.
@@ -81,8 +90,12 @@ impl<'c> Rows<'c> {
                 options.fields.clone()
             }
         };
+        let mut optional = Vec::new();
         if options.wide {
             headings.extend(["conditions", "owner", "version", "generation", "uid"]);
+        } else if options.has_state() {
+            optional.extend([headings.len(), headings.len() + 1]);
+            headings.extend(["ready", "refers to"]);
         }
         if options.fields.is_empty() {
             headings.push("age");
@@ -91,28 +104,41 @@ impl<'c> Rows<'c> {
         if options.all_labels {
             headings.push("labels");
         }
-        let table = Table::new(headings).headless(options.headless);
+        let table = Table::new(headings).headless(options.headless).with_optional(optional);
         Self { catalog, scope, options, paths, table }
     }
 
     /// Adds a resource; `event` is its first column in a table of events.
     pub(crate) fn add(&mut self, resource: &pb::Resource, event: Option<&str>) {
+        let mut row: Vec<Cell> = event.map(Cell::from).into_iter().collect();
+        row.extend(self.cells(resource));
+        self.table.row(row);
+    }
+
+    /// Position of the age among the cells of a resource.
+    pub(crate) fn age_position(&self) -> Option<usize> {
+        if self.options.custom.is_some() || !self.options.fields.is_empty() {
+            return None;
+        }
+        let behind = self.options.labels.len() + usize::from(self.options.all_labels) + 1;
+        self.table.headings().len().checked_sub(behind + usize::from(self.options.events))
+    }
+
+    /// The cells of a resource, without an event.
+    pub(crate) fn cells(&self, resource: &pb::Resource) -> Vec<Cell> {
         let id = id_of(resource);
         let tenancy = id.tenancy.clone().unwrap_or_default();
-        let mut row: Vec<Cell> = Vec::new();
-        row.extend(event.map(Cell::from));
         if let Some(custom) = &self.options.custom {
-            row.extend(custom.cells(&json(resource, self.catalog)).into_iter().map(Cell::from));
-            self.table.row(row);
-            return;
+            return custom.cells(&json(resource, self.catalog)).into_iter().map(Cell::from).collect();
         }
+        let mut row: Vec<Cell> = Vec::new();
         if self.options.everywhere && self.scope != Some(Scope::Cluster) {
             row.push(tenancy.partition.into());
         }
         if self.options.everywhere && matches!(self.scope, Some(Scope::Namespace | Scope::Undefined)) {
             row.push(tenancy.namespace.into());
         }
-        row.push(if self.options.typed { title(&id).into() } else { id.name.clone().into() });
+        row.push(Cell::styled(Style::Name, if self.options.typed { title(&id) } else { id.name.clone() }));
         if !self.paths.is_empty() {
             let json = json(resource, self.catalog);
             row.extend(self.paths.iter().map(|path| Cell::from(field(&json, path))));
@@ -123,6 +149,9 @@ impl<'c> Rows<'c> {
             row.push(resource.version.as_str().into());
             row.push(resource.generation.as_str().into());
             row.push(id.uid.as_str().into());
+        } else if self.options.has_state() {
+            row.push(readiness(resource));
+            row.push(references(resource).into());
         }
         if self.options.fields.is_empty() {
             row.push(age(&id.uid).into());
@@ -134,7 +163,7 @@ impl<'c> Rows<'c> {
             let all: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             row.push(all.join(",").into());
         }
-        self.table.row(row);
+        row
     }
 }
 
@@ -194,31 +223,6 @@ fn camel(name: &str) -> String {
         }
     }
     out
-}
-
-/// Renders every condition as `Type=State`, coloured by the worst.
-pub(crate) fn conditions(resource: &pb::Resource) -> Cell {
-    let mut worst = Style::Plain;
-    let mut all = Vec::new();
-    for condition in resource.status.values().flat_map(|status| &status.conditions) {
-        let (style, state) = state(condition);
-        worst = match (worst, style) {
-            (Style::Bad, _) | (_, Style::Bad) => Style::Bad,
-            (Style::Warn, _) | (_, Style::Warn) => Style::Warn,
-            _ => Style::Good,
-        };
-        all.push(format!("{}={state}", condition.r#type));
-    }
-    Cell::styled(worst, all.join(","))
-}
-
-/// A condition's state, and its colour.
-pub(crate) fn state(condition: &pb::Condition) -> (Style, &'static str) {
-    match condition.state() {
-        pb::condition::State::True => (Style::Good, "True"),
-        pb::condition::State::False => (Style::Bad, "False"),
-        pb::condition::State::Unknown => (Style::Warn, "Unknown"),
-    }
 }
 
 /// Age of a resource, from the ULID in its uid.

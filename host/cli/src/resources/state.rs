@@ -4,7 +4,7 @@ use std::fmt;
 
 use mortise_resource::pb::{self, condition::State};
 
-use super::{catalog::Catalog, show};
+use super::{catalog::Catalog, readiness::state as state_of, show};
 
 /// State to wait for: `condition=Accepted`, `condition=Accepted=false`, `data.genre=GENRE_JAZZ`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl WantedState {
         match found {
             None => format!("no controller has reported {kind}"),
             Some(condition) => {
-                let (_, state) = show::state(condition);
+                let (_, state) = state_of(condition);
                 let because = [condition.reason.as_str(), condition.message.as_str()];
                 let because: Vec<_> = because.into_iter().filter(|text| !text.is_empty()).collect();
                 let because = if because.is_empty() { String::new() } else { format!(" ({})", because.join(": ")) };

@@ -162,8 +162,32 @@ fn path(text: &str) -> Result<JsonPath, TemplateError> {
         _ if bare.is_empty() || bare.starts_with(['.', '[']) => bare.to_owned(),
         _ => format!(".{bare}"),
     };
-    let bare = if bare == "." { "" } else { &bare };
+    let bare = if bare == "." { String::new() } else { own_names(&bare) };
     JsonPath::parse(&format!("${bare}")).map_err(|error| TemplateError::Path(text.to_owned(), Box::new(error)))
+}
+
+/// Places of kubectl's metadata.
+const KUBECTL_NAMES: [(&str, &str); 4] = [
+    (".metadata.name", ".id.name"),
+    (".metadata.namespace", ".id.tenancy.namespace"),
+    (".metadata.labels", ".meta.labels"),
+    (".metadata.annotations", ".meta.annotations"),
+];
+
+/// Writes kubectl's paths into the metadata as those of a resource here, as orders and selectors of fields take them.
+fn own_names(path: &str) -> String {
+    let mut out = path.to_owned();
+    for (theirs, ours) in KUBECTL_NAMES {
+        let mut rest = std::mem::take(&mut out);
+        while let Some((before, after)) = rest.split_once(theirs) {
+            let is_whole = !after.starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_');
+            out.push_str(before);
+            out.push_str(if is_whole { ours } else { theirs });
+            rest = after.to_owned();
+        }
+        out.push_str(&rest);
+    }
+    out
 }
 
 /// Columns of a table by paths.
@@ -219,6 +243,9 @@ mod tests {
             ("resources[1].id.name", "b"),
             ("name: {$.items[0].id['name']}!", "name: a!"),
             ("{..name}", "a b"),
+            ("{.items[*].metadata.name}", "a b"),
+            ("{.items[0].metadata.names}", ""),
+            ("{range .items[*]}{.metadata.name};{end}", "a;b;"),
             ("{.items[?(@.data.live == true)].id.name}", "a"),
             ("{\"}\"}", "}"),
             ("{.none}", ""),

@@ -32,6 +32,8 @@ const OF_COMMANDS: &[(&str, &[Word])] = &[
             word("-A", "", "mortise get TYPE -A -o name | xargs mortise delete"),
         ],
     ),
+    ("explain", &[word("--recursive", "", "`mortise explain TYPE.FIELD` shows the fields of a field")]),
+    ("version", &[word("--short", "the versions are on two lines", "leave the flag out")]),
     (
         "replace",
         &[word(
@@ -50,6 +52,12 @@ const OF_COMMANDS: &[(&str, &[Word])] = &[
 ];
 
 const FLAGS: &[Word] = &[
+    word("-A", "", "--partition and --namespace name the place; `mortise get TYPE -A` covers all of them"),
+    word(
+        "--all-namespaces",
+        "",
+        "--partition and --namespace name the place; `mortise get TYPE -A` covers all of them",
+    ),
     word("--all-containers", "Mortise runs no containers", "`mortise plugin logs NAME` shows the log of a plugin"),
     word(
         "--as",
@@ -77,14 +85,17 @@ const FLAGS: &[Word] = &[
     word("--overrides", "", "`mortise patch TYPE NAME -p PATCH` changes fields"),
     word("--password", "a caller is a token", "--token-file FILE gives the token"),
     word("--raw", "commands speak gRPC", "ask the HTTP port: curl http://127.0.0.1:8500/api/GROUP/VERSION/KIND"),
+    word("--record", "the server keeps the history", "leave the flag out; `mortise events TYPE NAME` shows it"),
+    word("--output-watch-events", "", "`mortise get TYPE -w -o json` prints each event with its kind"),
     word("--server-side", "every apply is done with the server", "leave the flag out"),
     word("--show-managed-fields", "", "`--view full` shows the server's own data in meta"),
     word("--stale", "", "leave the flag out; `mortise resource read` takes -stale as Consul does"),
     word("--subresource", "", "`mortise status TYPE NAME` shows the status; controllers write it"),
-    word("--template", "", "-o jsonpath=… and -o custom-columns=… print single fields"),
+    word("--template", "the format holds its template", "-o go-template=TEMPLATE or -o jsonpath=TEMPLATE"),
     word("--user", "a caller is a token", "--token-file FILE gives the token"),
     word("--username", "a caller is a token", "--token-file FILE gives the token"),
     word("--warnings-as-errors", "", "leave the flag out; warnings are on standard error"),
+    word("--watch-only", "", "`mortise get TYPE -w -o json` marks what is present already as `present`"),
     word("-k", "Mortise has no overlays", "apply the text that another tool makes: mortise apply -f -"),
     word("-s", "", "--grpc-addr HOST:PORT gives the server's address"),
     word("-v", "commands have no log", "MORTISE_LOG_LEVEL=debug is for servers"),

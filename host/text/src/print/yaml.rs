@@ -147,9 +147,14 @@ fn is_plain(text: &str) -> bool {
         && text.chars().all(is_printable)
 }
 
-/// Whether a letter may be written in YAML as it is; line breaks and tabs are left out.
+/// Whether a letter may be written in YAML as it is; line breaks, tabs, and marks that change the direction of the text
+/// around them are left out.
 fn is_printable(letter: char) -> bool {
-    !letter.is_control() && !matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    let changes_direction =
+        matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !letter.is_control()
+        && !changes_direction
+        && !matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// Whether a text of several lines can be a literal block.

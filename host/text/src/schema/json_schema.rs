@@ -1,7 +1,7 @@
 //! JSON Schema (draft 2020-12) of a message in the JSON mapping of protobuf 3.
 //!
 //! Messages are definitions, by their full names, and refer to each other; so a message may hold itself. Well-known
-//! types are written in place.
+//! types are written in place. Each definition has `@unknown`, which holds the fields that the descriptor does not know.
 //!
 //! Plugins define messages, and a chain of messages may be as long as a plugin makes it: a list of pending messages
 //! keeps the stack from growing with the chain.
@@ -12,6 +12,7 @@ use prost_reflect::{EnumDescriptor, ExtensionDescriptor, FieldDescriptor, Kind, 
 use serde_json::{Map, Value, json};
 
 use super::comments::Commented as _;
+use crate::data::UNKNOWN;
 
 /// The dialect.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
@@ -88,6 +89,10 @@ impl Definitions {
         for extension in message.extensions() {
             properties.insert(extension.json_name().to_owned(), self.extension(&extension));
         }
+        // As fields are printed that no descriptor knows: a client that refuses other fields has to know this one.
+        let unknown = "Fields that the server's descriptor does not know, as protobuf.";
+        let unknown = json!({ "type": "string", "contentEncoding": "base64", "description": unknown });
+        properties.insert(UNKNOWN.to_owned(), unknown);
         let mut schema = Map::new();
         schema.insert("type".to_owned(), json!("object"));
         describe(&mut schema, &message.comment());

@@ -140,7 +140,7 @@ impl Components {
     fn add(&mut self, owner: &str, define: impl Fn(&mut Definitions) -> Vec<Value>) -> Vec<Value> {
         let mut plain = Definitions::new(SCHEMA_REFERENCE_PREFIX, "");
         let references = define(&mut plain);
-        let defined = with_unknown(plain.into_map());
+        let defined = plain.into_map();
         if defined.iter().all(|(name, schema)| self.schemas.get(name).is_none_or(|known| alike(known, schema))) {
             for (name, schema) in defined {
                 self.schemas.entry(name).or_insert(schema);
@@ -149,22 +149,9 @@ impl Components {
         }
         let mut own = Definitions::new(SCHEMA_REFERENCE_PREFIX, format!("{owner}-"));
         let references = define(&mut own);
-        self.schemas.extend(with_unknown(own.into_map()));
+        self.schemas.extend(own.into_map());
         references
     }
-}
-
-/// Adds the fields that no descriptor knows, as they are printed: a client that refuses other fields has to know this one.
-fn with_unknown(mut definitions: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
-    let unknown = json!({
-        "type": "string", "contentEncoding": "base64", "description": "Fields that the server's descriptor does not know, as protobuf.",
-    });
-    for definition in definitions.values_mut() {
-        if let Some(properties) = definition.get_mut("properties").and_then(Value::as_object_mut) {
-            properties.insert(UNKNOWN.to_owned(), unknown.clone());
-        }
-    }
-    definitions
 }
 
 /// Returns true for schemas that differ in descriptions alone: a plugin's descriptors may have the host's messages without their

@@ -129,6 +129,20 @@ fn both_forms_of_numbers_and_enums_are_valid() {
     }
 }
 
+/// A client that refuses other fields can read a message with fields of a newer version.
+#[test]
+fn fields_without_a_descriptor_are_declared_in_every_message() {
+    let validator = validator(&sink());
+    for instance in [
+        json!({ "@unknown": "wLgCBw==" }),
+        json!({ "inner": { "@unknown": "wLgCBw==" }, "drains": [{ "@unknown": "wLgCBw==" }] }),
+    ] {
+        assert!(validator.is_valid(&instance), "{instance}");
+    }
+    assert!(!validator.is_valid(&json!({ "@unknown": 1 })));
+    assert!(!validator.is_valid(&json!({ "@other": "wLgCBw==" })));
+}
+
 #[test]
 fn messages_refer_to_each_other() {
     let schema = json_schema(&sink());

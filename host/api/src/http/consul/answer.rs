@@ -1,7 +1,7 @@
 //! Answers to questions: read, printed, and with an index.
 //!
 //! # Cost and limits
-//! An answer has [`MAX_ANSWER_BYTES`] at most. [`WHOLE`] questions about a whole namespace are answered at once; others
+//! [`super::text`] bounds the bytes of an answer. [`WHOLE`] questions about a whole namespace are answered at once; others
 //! wait, [`MAX_TURN_WAIT`] at most. An answer with more than [`SMALL`] instances is printed on a thread of its own, so
 //! that it delays no others.
 
@@ -27,11 +27,9 @@ use super::{
     print::{Place, by_name},
     question::{Question, State, Subject},
     reads::{Found, Reads},
+    text::Text,
 };
 use crate::endpoints::require_catalog;
-
-/// Largest answer, bytes.
-const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// Questions about a whole namespace that are answered at once.
 const WHOLE: usize = 2;
@@ -139,20 +137,11 @@ impl Consul {
     }
 }
 
-/// Prints the answer to a question.
+/// Prints the answer to a question, entry by entry.
+///
+/// # Errors
+/// `ResourceExhausted`: the answer is too large.
 fn print(place: &Place, question: &Question, found: &Found) -> Result<Vec<u8>, Error> {
-    let text = serde_json::to_vec(&answer(place, question, found))
-        .map_err(|fault| Error::internal(format!("printing an answer: {fault}")))?;
-    if text.len() > MAX_ANSWER_BYTES {
-        let what = format!(
-            "the answer has more than {MAX_ANSWER_BYTES} bytes (a fixed limit); choose instances by passing, tag or filter"
-        );
-        return Err(Error::new(Code::ResourceExhausted, what));
-    }
-    Ok(text)
-}
-
-fn answer(place: &Place, question: &Question, found: &Found) -> Value {
     let passes = |entry: &Value| question.filter.as_ref().is_none_or(|filter| filter.passes(entry));
     let is_meant = |instance: &&Instance| {
         !question.needs_node_meta
@@ -161,44 +150,57 @@ fn answer(place: &Place, question: &Question, found: &Found) -> Value {
     };
     let instances = || found.instances.iter().filter(is_meant);
     let at = |node: &str| instances().filter(move |instance| instance.address == node).collect::<Vec<_>>();
+    let mut text = Text::default();
     match &question.subject {
-        Subject::Services => services(place, question, found),
-        Subject::Service(_) => instances().map(|instance| place.catalog_service(instance)).filter(passes).collect(),
+        Subject::Services => text.whole(&services(place, question, found))?,
+        Subject::Service(_) => {
+            let entries = instances().map(|instance| (instance.bytes(), move || place.catalog_service(instance)));
+            text.list(entries, passes)?;
+        }
         Subject::Nodes => {
             let addresses: BTreeSet<_> = instances().map(|instance| instance.address.as_str()).collect();
-            addresses.into_iter().map(|address| place.node(address)).filter(passes).collect()
+            let entries = addresses.into_iter().map(|address| (address.len(), move || place.node(address)));
+            text.list(entries, passes)?;
         }
-        Subject::Node(node) => match at(node).as_slice() {
-            [] => Value::Null,
-            on_node => json!({ "Node": place.node(node), "Services": services_by_id(place, on_node, passes) }),
-        },
-        Subject::NodeServices(node) => match at(node).as_slice() {
-            [] => Value::Null,
+        Subject::Node(node) | Subject::NodeServices(node) => match at(node).as_slice() {
+            [] => text.whole(&Value::Null)?,
             on_node => {
-                let services: Vec<_> =
-                    on_node.iter().map(|instance| place.agent_service(instance)).filter(passes).collect();
-                json!({ "Node": place.node(node), "Services": services })
+                text.raw("{\"Node\":")?;
+                text.whole(&place.node(node))?;
+                text.raw(",\"Services\":")?;
+                match &question.subject {
+                    Subject::Node(_) => text.map(services_by_id(place, on_node), passes)?,
+                    _ => {
+                        let entries = on_node.iter().map(|found| (found.bytes(), move || place.agent_service(found)));
+                        text.list(entries, passes)?;
+                    }
+                }
+                text.raw("}")?;
             }
         },
         Subject::HealthOfService(_) => {
-            instances().map(|instance| place.health_service(instance)).filter(passes).collect()
+            let entries = instances().map(|instance| {
+                let checks: usize = instance.checks.iter().map(|check| instance.bytes_of_check(check)).sum();
+                (instance.bytes() + checks, move || place.health_service(instance))
+            });
+            text.list(entries, passes)?;
         }
-        Subject::ChecksOfService(_) => checks(place, instances(), State::Any, passes),
-        Subject::ChecksIn(state) => checks(place, instances(), *state, passes),
-        Subject::ChecksOfNode(node) => checks(place, at(node).into_iter(), State::Any, passes),
+        Subject::ChecksOfService(_) => text.list(checks(place, instances(), State::Any), passes)?,
+        Subject::ChecksIn(state) => text.list(checks(place, instances(), *state), passes)?,
+        Subject::ChecksOfNode(node) => text.list(checks(place, at(node).into_iter(), State::Any), passes)?,
     }
+    Ok(text.into_bytes())
 }
 
-/// The checks of instances in a state.
+/// The checks of instances in a state, each with its bytes.
 fn checks<'a>(
-    place: &Place,
+    place: &'a Place,
     instances: impl Iterator<Item = &'a Instance>,
     state: State,
-    passes: impl Fn(&Value) -> bool,
-) -> Value {
+) -> impl Iterator<Item = (usize, impl FnOnce() -> Value)> {
     let all = instances.flat_map(|instance| instance.checks.iter().map(move |check| (instance, check)));
-    let in_state = all.filter(|(_, check)| is_in(state, check.status));
-    in_state.map(|(instance, check)| place.check(instance, check)).filter(passes).collect()
+    let in_state = all.filter(move |(_, check)| is_in(state, check.status));
+    in_state.map(move |(instance, check)| (instance.bytes_of_check(check), move || place.check(instance, check)))
 }
 
 /// The tags of all instances of each service. Services without instances have none, and are left out if entries are
@@ -218,16 +220,19 @@ fn services(place: &Place, question: &Question, found: &Found) -> Value {
 }
 
 /// The instances of a node by their ids. A workload of several services has the service's name in all but the first.
-fn services_by_id(place: &Place, instances: &[&Instance], passes: impl Fn(&Value) -> bool) -> Value {
+fn services_by_id<'a>(
+    place: &'a Place,
+    instances: &[&'a Instance],
+) -> BTreeMap<String, (usize, impl FnOnce() -> Value)> {
     let mut seen = BTreeSet::new();
-    by_name(instances.iter().filter_map(|instance| {
-        let entry = Some(place.agent_service(instance)).filter(&passes)?;
+    let by_id = instances.iter().copied().map(|instance| {
         let id = match seen.insert(&instance.id) {
             true => instance.id.clone(),
             false => format!("{}:{}", instance.service, instance.id),
         };
-        Some((id, entry))
-    }))
+        (id, (instance.bytes(), move || place.agent_service(instance)))
+    });
+    by_id.collect()
 }
 
 fn is_in(state: State, status: Status) -> bool {

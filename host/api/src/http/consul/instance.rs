@@ -27,6 +27,10 @@ const WARNING: &str = "Warning";
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Bytes of a text in memory besides its letters, and of an entry besides its texts of any length.
+const TEXT_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 2_048;
+
 /// An instance.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Instance {
@@ -112,6 +116,21 @@ impl Instance {
             meta,
             checks,
         })
+    }
+
+    /// Bytes that an entry of the instance needs in memory, without its checks; rather too many than too few.
+    pub(super) fn bytes(&self) -> usize {
+        let meta: usize = self.meta.iter().map(|(key, value)| key.len() + value.len() + 2 * TEXT_BYTES).sum();
+        self.bytes_of_tags() + meta + self.ports.len() * ENTRY_BYTES + ENTRY_BYTES
+    }
+
+    /// Bytes that an entry of a check needs in memory, which has the tags of the instance.
+    pub(super) fn bytes_of_check(&self, check: &Check) -> usize {
+        self.bytes_of_tags() + check.output.len() + ENTRY_BYTES
+    }
+
+    fn bytes_of_tags(&self) -> usize {
+        self.tags.iter().map(|tag| tag.len() + TEXT_BYTES).sum()
     }
 
     /// The port of the instance; 0 without one. Of several ports it is the first one of the service.

@@ -37,6 +37,7 @@ mod print;
 mod question;
 mod reads;
 mod refused;
+mod text;
 
 pub(crate) use agent::Facts;
 pub(super) use answer::Consul;

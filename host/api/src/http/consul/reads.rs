@@ -8,7 +8,7 @@
 //! # Cost and limits
 //! A service costs a read of its endpoints and of each slice, and a BatchGet for each [`BATCH`] workloads. A namespace
 //! costs three lists. More than [`MAX_RESOURCES`] resources of a type or [`MAX_BYTES`] of them, or [`MAX_INSTANCES`]
-//! instances, are refused.
+//! instances or [`MAX_INSTANCE_BYTES`] of them, are refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -34,6 +34,9 @@ const MAX_INSTANCES: usize = 20_000;
 /// Most bytes of the resources of a type that are read for an answer.
 const MAX_BYTES: usize = 64 << 20;
 
+/// Most bytes of the instances of an answer in memory. A workload is an instance of each service that selects it.
+const MAX_INSTANCE_BYTES: usize = 128 << 20;
+
 /// Workloads of one BatchGet.
 const BATCH: usize = 250;
 
@@ -46,6 +49,8 @@ pub(super) struct Found {
     pub(super) services: BTreeSet<String>,
     /// Slots of the resources that were read.
     pub(super) slots: Vec<u32>,
+    /// Bytes of the instances in memory.
+    bytes: usize,
 }
 
 /// Endpoints of a service, with its name and its labels.
@@ -149,7 +154,16 @@ impl Reads<'_> {
         endpoints.dedup_by(|a, b| (&a.workload, &a.address) == (&b.workload, &b.address));
         for endpoint in endpoints {
             let workload = workloads.get(&endpoint.workload);
-            self.found.instances.push(Instance::new(&service.name, &service.labels, endpoint, workload)?);
+            let instance = Instance::new(&service.name, &service.labels, endpoint, workload)?;
+            let outputs: usize = instance.checks.iter().map(|check| check.output.len()).sum();
+            self.found.bytes += instance.bytes() + outputs;
+            if self.found.bytes > MAX_INSTANCE_BYTES {
+                return Err(exhausted(format!(
+                    "the instances of this answer need more than {MAX_INSTANCE_BYTES} bytes (a fixed limit); ask for each \
+                     service by its name, or use a watch of catalog.v1.ServiceEndpoints"
+                )));
+            }
+            self.found.instances.push(instance);
         }
         check_count(self.found.instances.len())?;
         self.found.services.insert(service.name);

@@ -11,7 +11,7 @@ use crate::{
     CliError,
     resources::catalog::Catalog,
     resources::ids::id_of,
-    resources::show::{self, state},
+    resources::{readiness::state, show},
 };
 
 /// Most changed fields that an event names.

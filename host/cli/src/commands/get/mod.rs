@@ -2,9 +2,11 @@
 
 mod changes;
 mod columns;
+mod follow;
 mod output;
 mod page;
 mod place;
+mod sink;
 mod watch;
 
 use clap::Args;
@@ -31,6 +33,7 @@ mortise get artist/korn album/issues
 mortise get all -n blue
 mortise list demo.v2.Album -A -o wide
 mortise get albums --prefix korn- --watch
+mortise get artists,albums --watch
 mortise get artists -l 'env in (prod, test)' --filter 'data.genre = \"GENRE_METAL\"' --explain
 mortise get albums --sort-by id.name --fields data.title,meta.labels --page-size 20";
 
@@ -64,12 +67,17 @@ pub struct Get {
         default_value = "table",
         value_parser = OutputParser,
         hide_possible_values = true,
-        help = "Output format: table, wide, yaml, json, name, jsonpath=TEMPLATE or custom-columns=NAME:PATH,…"
+        help = "Output format: table, wide, yaml, json, name, jsonpath=TEMPLATE, custom-columns=NAME:PATH,…, \
+                go-template=TEMPLATE or go-template-file=FILE"
     )]
     output: Output,
-    /// Also prints every change, until Ctrl-C; with --sort-by or --page-size, the whole page after each change
+    /// Also shows every change, until Ctrl-C: on a terminal, a table that is kept up to date; elsewhere and in other
+    /// formats, a line or a text for each change; with --sort-by or --page-size, the whole page
     #[arg(short, long)]
     watch: bool,
+    /// Prints a line for each change on a terminal, too
+    #[arg(long, requires = "watch")]
+    lines: bool,
     /// Continues an earlier watch of the same query from the token that it printed
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true, requires = "watch")]
     resume: String,
@@ -109,7 +117,7 @@ impl Get {
             return Err(CliError::usage(fault));
         }
         if self.watch {
-            return self.watch(&wanted, &session, &catalog, &ui).await;
+            return self.watch(&wanted, is_all, &session, &catalog, &ui).await;
         }
         let mut missing = Vec::new();
         let mut found = Vec::new();
@@ -151,6 +159,7 @@ impl Get {
                 Some("give names or a query: --selector, --filter, --sort-by, --page-size, --page-token, --explain")
             }
             () if wanted.len() > 1 && self.query.wants_page() => Some("a page can list one type only"),
+            () if wanted.len() > 1 && !self.resume.is_empty() => Some("--resume continues the watch of one type only"),
             () if !self.resume.is_empty() && self.query.is_ordered() => {
                 Some("--resume continues without an order: leave --sort-by and --page-size out")
             }
@@ -175,7 +184,10 @@ impl Get {
             };
             match read {
                 Ok(resource) => resources.push(resource),
-                Err(error) if error.code == Some(tonic::Code::NotFound) => missing.push(error),
+                Err(error) if error.code == Some(tonic::Code::NotFound) => match place::default_unit(&id) {
+                    Some(unit) => resources.push(unit),
+                    None => missing.push(error),
+                },
                 Err(error) => return Err(error),
             }
         }
@@ -241,55 +253,5 @@ impl Get {
             headless: self.columns.no_headers,
         };
         Rows::new(catalog, ty, options)
-    }
-
-    async fn watch(
-        &self,
-        wanted: &[Selection],
-        session: &Session,
-        catalog: &Catalog,
-        ui: &Ui,
-    ) -> Result<Exit, CliError> {
-        let [Selection { ty, names }] = wanted else {
-            return Err(CliError::usage("one type can be watched at a time"));
-        };
-        let units = self.units(ty, session, catalog);
-        let by_query = self.query.chooses() || self.query.projects() || !self.resume.is_empty();
-        if by_query && !names.is_empty() {
-            return Err(CliError::usage("names show whole resources: leave --view, --fields and --resume out"));
-        }
-        if self.query.is_ordered() {
-            let request = self.query.request(ty, units, &self.prefix);
-            return page::follow(session, request, |page| self.show_page(ty, page, catalog, ui)).await;
-        }
-        let printer = watch::Printer::new(
-            self.output.clone(),
-            self.rows(catalog, ty, false, true, false),
-            self.shown(catalog),
-            ui,
-        );
-        if by_query {
-            let request = self.query.request(ty, units, &self.prefix);
-            return changes::follow(session, request, self.resume.clone(), printer).await;
-        }
-        let named: Vec<pb::Id> = names.iter().map(|name| ids::id(ty, name, &self.tenancy, session, catalog)).collect();
-        let fault = |id: &pb::Id| Some(format!("{}: {}", placed_title(id), mortise_resource::name::fault(&id.name)?));
-        if let Some(fault) = named.iter().find_map(fault) {
-            return Err(CliError::usage(fault));
-        }
-        let units = named.first().and_then(|id| id.tenancy.clone()).unwrap_or(units);
-        if named.iter().any(|id| id.tenancy.as_ref() != Some(&units)) {
-            return Err(CliError::usage("one place can be watched at a time").remedy("-A watches every place"));
-        }
-        let prefix = match named.as_slice() {
-            [single] => &single.name,
-            _ => &self.prefix,
-        };
-        let wants = |resource: &pb::Resource| {
-            let name = ids::id_of(resource).name;
-            named.is_empty() || named.iter().any(|id| id.name == name)
-        };
-        watch::follow(session, ty, units, prefix, &wants, printer).await?;
-        Ok(Exit::Done)
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Get;
 use crate::{
     CliError, Ui,
-    output::ui,
+    output::{paint, ui},
     resources::{
         catalog::Catalog,
         ids::{Selection, type_name},
@@ -39,25 +39,27 @@ impl Get {
             Output::Yaml => {
                 for (position, resource) in resources().enumerate() {
                     let text = shown.yaml(resource)?;
-                    ui::print(if position == 0 { text } else { format!("---\n{text}") })?;
+                    let text = paint::yaml(&text, ui);
+                    ui::print(if position == 0 { text.into_owned() } else { format!("---\n{text}") })?;
                 }
             }
             Output::Json => match resources().next() {
-                Some(resource) if is_single => ui::print(shown.json(resource)?)?,
+                Some(resource) if is_single => ui::print(paint::json(&shown.json(resource)?, ui))?,
                 None if is_single => {}
                 _ => {
                     let all: Vec<_> = resources().cloned().collect();
-                    ui::line(
-                        shown.list(&all, &found.iter().flat_map(|(_, found)| tokens(found)).collect::<Vec<_>>())?,
-                    )?;
+                    let tokens: Vec<_> = found.iter().flat_map(|(_, found)| tokens(found)).collect();
+                    ui::line(paint::json(&shown.list(&all, &tokens)?, ui))?;
                 }
             },
             Output::Template(template) => {
                 let mut all: Vec<Value> = resources().map(|resource| show::json(resource, catalog)).collect();
                 catalog.fault()?;
                 match is_single {
-                    true => ui::print(all.pop().map(|value| template.print(&value)).unwrap_or_default())?,
-                    false => ui::print(template.print(&json!({ "resources": all })))?,
+                    true => {
+                        ui::print(all.pop().map(|value| template.print(&value, ui)).transpose()?.unwrap_or_default())?
+                    }
+                    false => ui::print(template.print(&json!({ "resources": all }), ui)?)?,
                 }
             }
             Output::Table | Output::Wide | Output::Columns(_) => {
@@ -108,7 +110,7 @@ impl Get {
             Output::Template(template) => {
                 let all: Vec<Value> = page.resources.iter().map(|resource| show::json(resource, catalog)).collect();
                 catalog.fault()?;
-                ui::line(template.print(&json!({ "resources": all })))
+                ui::line(template.print(&json!({ "resources": all }), ui)?)
             }
             Output::Table | Output::Wide | Output::Columns(_) => {
                 let mut rows = self.rows(catalog, ty, false, false, false);

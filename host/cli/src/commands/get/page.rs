@@ -17,8 +17,8 @@ use crate::{CliError, Exit, Session, resources::search::Found};
 pub(super) async fn follow(
     session: &Session,
     query: SearchRequest,
-    mut show: impl FnMut(&Found) -> Result<(), CliError>,
-) -> Result<Exit, CliError> {
+    mut show: impl AsyncFnMut(&Found) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let ty = query.r#type.clone().unwrap_or_default();
     let request = WatchResourcesRequest::from_search(query, WatchType::Stateful, String::new());
     let opened = session.call(gvk(&ty), async { session.watches().watch_resources(request).await });
@@ -35,10 +35,10 @@ pub(super) async fn follow(
             (page.before, page.after) = (tokens.prev_page_token, tokens.next_page_token);
         }
         if message.is_current {
-            show(&page)?;
+            show(&page).await?;
         }
     }
-    Err(CliError::failed("the server ended the watch").remedy("run the command again"))
+    Err(CliError::new(Exit::Unreachable, "the server ended the watch").remedy("run the command again"))
 }
 
 /// Applies a change to a page; the indices are those at this moment.

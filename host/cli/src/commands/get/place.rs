@@ -34,6 +34,13 @@ pub(super) async fn check(session: &Session, units: &pb::Tenancy) -> Result<(), 
     Ok(())
 }
 
+/// Returns the unit `default` for its id, which exists without being stored.
+pub(super) fn default_unit(id: &pb::Id) -> Option<pb::Resource> {
+    let gvk = id.r#type.as_ref().map(Gvk::from)?;
+    let is_unit = gvk == types::partition() || gvk == types::namespace();
+    (is_unit && id.name == DEFAULT).then(|| pb::Resource { id: Some(id.clone()), ..pb::Resource::default() })
+}
+
 /// Adds the units that exist without being stored to a list of partitions or namespaces in a place.
 pub(super) async fn add_default(
     session: &Session,

@@ -11,9 +11,11 @@ use mortise_resource::{
 };
 use serde_json::json;
 
+use super::sink::Sink;
 use crate::{
     CliError, Session, Ui,
     output::ui,
+    resources::ids,
     resources::output::Output,
     resources::show::{self, Rows, Shown},
 };
@@ -50,18 +52,22 @@ pub(super) struct Printer<'c> {
     shown: Shown<'c>,
     ui: &'c Ui,
     headed: bool,
+    /// Prints tokens from which the watch can continue.
+    continues: bool,
 }
 
 impl<'c> Printer<'c> {
-    pub(super) fn new(output: Output, rows: Rows<'c>, shown: Shown<'c>, ui: &'c Ui) -> Self {
-        Self { output, rows, shown, ui, headed: false }
+    pub(super) fn new(output: Output, rows: Rows<'c>, shown: Shown<'c>, ui: &'c Ui, continues: bool) -> Self {
+        Self { output, rows, shown, ui, headed: false, continues }
+    }
+}
+
+impl Sink for Printer<'_> {
+    async fn begin(&mut self) -> Result<(), CliError> {
+        Ok(())
     }
 
-    pub(super) fn ui(&self) -> &'c Ui {
-        self.ui
-    }
-
-    pub(super) fn event(&mut self, kind: EventKind, resource: &pb::Resource) -> Result<(), CliError> {
+    async fn event(&mut self, kind: EventKind, resource: &pb::Resource) -> Result<(), CliError> {
         let word = kind.word();
         match &self.output {
             Output::Table | Output::Wide | Output::Columns(_) => {
@@ -75,7 +81,7 @@ impl<'c> Printer<'c> {
             Output::Template(template) => {
                 let json = show::json(resource, self.shown.catalog);
                 self.shown.catalog.fault()?;
-                ui::line(template.print(&json))?;
+                ui::line(template.print(&json, self.ui)?)?;
             }
             Output::Yaml => {
                 let text = self.shown.yaml(resource)?;
@@ -89,53 +95,62 @@ impl<'c> Printer<'c> {
         Ok(())
     }
 
-    /// Prints the token from which a watch can continue, in the format for programs.
-    pub(super) fn position(&self, token: &str) -> Result<(), CliError> {
-        match self.output {
-            Output::Json => ui::line(json!({ "event": "current", "resumeToken": token }).to_string()),
+    /// Marks the end of the existing resources, and prints the token in the format for programs.
+    async fn complete(&mut self, token: &str) -> Result<(), CliError> {
+        match &self.output {
+            output if output.is_table() && !self.headed => {
+                let whole = self.rows.table.render(self.ui);
+                self.rows.table.drain(self.ui);
+                self.headed = true;
+                ui::print(whole)
+            }
+            output if output.is_table() => ui::print(self.rows.table.drain(self.ui)),
+            Output::Json if self.continues && !token.is_empty() => {
+                ui::line(json!({ "event": "current", "resumeToken": token }).to_string())
+            }
             _ => Ok(()),
         }
     }
 
-    /// Marks the end of the existing resources.
-    pub(super) fn complete(&mut self) -> Result<(), CliError> {
-        if self.output.is_table() {
-            if !self.headed {
-                let whole = self.rows.table.render(self.ui);
-                self.rows.table.drain(self.ui);
-                self.headed = true;
-                return ui::print(whole);
-            }
-            ui::print(self.rows.table.drain(self.ui))?;
-        }
+    async fn fault(&mut self, text: &str) -> Result<(), CliError> {
+        self.ui.warn(text);
         Ok(())
     }
 }
 
-/// Prints events until the server is gone, or the output is closed.
+/// The resources to watch, by their place and their names.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    pub(super) units: pb::Tenancy,
+    pub(super) prefix: String,
+    /// Only these names; all of them if there are none.
+    pub(super) names: Vec<String>,
+}
+
+/// Follows events until the server is gone, or the output is closed.
 pub(super) async fn follow(
     session: &Session,
     ty: &pb::Type,
-    units: pb::Tenancy,
-    prefix: &str,
-    wants: &dyn Fn(&pb::Resource) -> bool,
-    mut printer: Printer<'_>,
+    listed: &Listed,
+    sink: &mut impl Sink,
 ) -> Result<(), CliError> {
+    let wants = |resource: &pb::Resource| listed.names.is_empty() || listed.names.contains(&ids::id_of(resource).name);
     loop {
         let request = pb::WatchListRequest {
             r#type: Some(ty.clone()),
-            tenancy: Some(units.clone()),
-            name_prefix: prefix.to_owned(),
+            tenancy: Some(listed.units.clone()),
+            name_prefix: listed.prefix.clone(),
             after: None,
         };
         let mut events = session.call(gvk(ty), async { session.resources().watch_list(request).await }).await?;
+        sink.begin().await?;
         let mut upsert = EventKind::Present;
         loop {
             let event = match events.message().await {
                 Ok(Some(event)) => event.event,
                 Ok(None) => break,
                 Err(status) if status.code() == tonic::Code::Aborted => {
-                    printer.ui.warn(&format!("the server ended the watch: {}; starting again", status.message()));
+                    sink.fault(&format!("the server ended the watch: {}; starting again", status.message())).await?;
                     break;
                 }
                 Err(status) => return Err(CliError::rpc(gvk(ty), &status)),
@@ -145,13 +160,13 @@ pub(super) async fn follow(
                 Some(Event::Delete(event)) => (EventKind::Deleted, event.resource),
                 Some(Event::EndOfSnapshot(_)) => {
                     upsert = EventKind::Written;
-                    printer.complete()?;
+                    sink.complete("").await?;
                     continue;
                 }
                 None => continue,
             };
             if let Some(resource) = resource.filter(|resource| wants(resource)) {
-                printer.event(kind, &resource)?;
+                sink.event(kind, &resource).await?;
             }
         }
         tokio::time::sleep(REOPEN_PAUSE).await;

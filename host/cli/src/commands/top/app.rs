@@ -6,9 +6,6 @@ use super::{
     tabs::Tab,
 };
 
-/// Most letters of a filter.
-const MAX_FILTER: usize = 100;
-
 /// The use of the keyboard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -155,11 +152,10 @@ impl App {
         self.filters.get(self.tab.position()).map(String::as_str).unwrap_or_default()
     }
 
-    /// Changes the filter of the tab, which has at most [`MAX_FILTER`] letters without control characters.
+    /// Changes the filter of the tab.
     pub(super) fn set_filter(&mut self, change: impl FnOnce(&mut String)) {
         if let Some(filter) = self.filters.get_mut(self.tab.position()) {
             change(filter);
-            *filter = crate::output::table::one_line(filter).chars().take(MAX_FILTER).collect();
         }
         self.offset = 0;
         self.sort();

@@ -6,6 +6,7 @@ use super::{
     app::{App, Mode},
     tabs::Tab,
 };
+use crate::live::keys::{Typing, edit, steps};
 
 /// The lines of the help.
 pub(super) const HELP: &[(&str, &str)] = &[
@@ -47,18 +48,15 @@ pub(super) fn press(app: &mut App, key: KeyEvent) -> Flow {
 }
 
 fn type_filter(app: &mut App, code: KeyCode, is_control: bool) {
-    match code {
-        KeyCode::Enter => app.mode = Mode::Commands,
-        KeyCode::Esc => {
-            app.mode = Mode::Commands;
-            app.set_filter(String::clear);
-        }
-        KeyCode::Backspace => app.set_filter(|filter| {
-            filter.pop();
-        }),
-        KeyCode::Char('u') if is_control => app.set_filter(String::clear),
-        KeyCode::Char(letter) if !is_control => app.set_filter(|filter| filter.push(letter)),
-        _ => scroll(app, code),
+    let mut filter = app.filter().to_owned();
+    let typed = edit(&mut filter, code, is_control);
+    if filter != app.filter() {
+        app.set_filter(|shown| *shown = filter);
+    }
+    match typed {
+        Typing::GoesOn => {}
+        Typing::Ended => app.mode = Mode::Commands,
+        Typing::Other => scroll(app, code),
     }
 }
 
@@ -86,14 +84,7 @@ fn command(app: &mut App, code: KeyCode) -> Flow {
 }
 
 fn scroll(app: &mut App, code: KeyCode) {
-    let page = isize::try_from(app.room.saturating_sub(1).max(1)).unwrap_or(1);
-    match code {
-        KeyCode::Up => app.scroll(-1),
-        KeyCode::Down => app.scroll(1),
-        KeyCode::PageUp => app.scroll(-page),
-        KeyCode::PageDown => app.scroll(page),
-        KeyCode::Home => app.scroll(isize::MIN),
-        KeyCode::End => app.scroll(isize::MAX),
-        _ => {}
+    if let Some(rows) = steps(code, app.room) {
+        app.scroll(rows);
     }
 }

@@ -10,7 +10,7 @@
 //! | `app` | the state of the page: the tab, the order, the filter, the pause |
 //! | `keys` | the effect of each key |
 //! | `view` | the drawing of a frame |
-//! | `terminal` | the terminal itself, which every end restores |
+//! | `terminal` | the page on a terminal |
 //! | `page` | the page as text |
 
 mod app;
@@ -32,7 +32,7 @@ use std::{io::IsTerminal as _, time::Duration};
 use clap::Args;
 
 use self::sample::Sample;
-use crate::{CliError, Connect, Exit, output::ui};
+use crate::{CliError, Connect, Exit, live::screen, output::ui};
 
 pub(super) const EXAMPLES: &str = "mortise top\nmortise top --once --interval 10s";
 
@@ -56,7 +56,7 @@ impl Top {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let session = self.connect.session().await?;
         let ui = self.connect.ui();
-        if !self.once && has_terminal() {
+        if !self.once && screen::is_there() {
             return terminal::run(&session, self.interval, ui.color).await;
         }
         let mut before = Sample::fetch(&session).await?;
@@ -72,10 +72,4 @@ impl Top {
             before = now;
         }
     }
-}
-
-/// Whether there is a terminal that can show a page and has a keyboard.
-fn has_terminal() -> bool {
-    let is_dumb = crate::env::process("TERM").is_some_and(|term| term == "dumb");
-    std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !is_dumb
 }

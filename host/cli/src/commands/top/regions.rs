@@ -6,12 +6,12 @@ use mortise_resource::{data::PeerState, types::gvk};
 
 use super::{
     sample::Span,
-    sheet::{Column, Field, Sheet, Tone},
+    sheet::{Column, Field, Sheet},
     tabs::{left, right, short, tail},
 };
 use crate::{
     commands::{regions::state_name, server_status::std_duration},
-    output::table::one_line,
+    output::{table::one_line, ui::Style as Tone},
 };
 
 pub(super) const COLUMNS: &[Column] =

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::output::table::one_line;
+use crate::output::{table::one_line, ui::Style as Tone};
 
 /// Most rows of a sheet.
 pub(super) const MAX_ROWS: usize = 10_000;
@@ -23,17 +23,6 @@ pub(super) enum Align {
     Tail,
     /// Numbers.
     Right,
-}
-
-/// Meaning of a field, shown by its colour.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Tone {
-    #[default]
-    Plain,
-    Dim,
-    Good,
-    Warn,
-    Bad,
 }
 
 /// A field: its text, and its value for the order.

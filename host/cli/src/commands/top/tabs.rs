@@ -7,9 +7,9 @@ use mortise_resource::data::server_status_response::{PluginState, Requests, Type
 use super::{
     regions,
     sample::{Span, Times, bounds, since},
-    sheet::{Align, Column, Field, Order, Sheet, Tone},
+    sheet::{Align, Column, Field, Order, Sheet},
 };
-use crate::commands::server_status::std_duration;
+use crate::{commands::server_status::std_duration, output::ui::Style as Tone};
 
 /// A tab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

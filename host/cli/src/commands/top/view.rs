@@ -3,22 +3,26 @@
 use ratatui::{
     Frame,
     layout::Rect,
-    style::{Color, Modifier, Style},
+    style::{Color, Style},
     text::{Line, Span},
     widgets::Sparkline,
 };
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     app::{App, Mode},
     keys::HELP,
     sample::Series,
-    sheet::{Align, Column, Field, Tone},
+    sheet::{Align, Column, Field},
     tabs::Tab,
 };
 use crate::{
     commands::server_status::std_duration,
-    output::table::{cut, one_line},
+    live::frame::{BOLD, Lines, REVERSED, cut_beginning, render, style},
+    output::{
+        table::{cut, one_line},
+        ui::Style as Tone,
+    },
 };
 
 /// Blanks between columns.
@@ -35,7 +39,7 @@ const SPARKLINES_HEIGHT: u16 = 20;
 /// Draws the page.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     let area = frame.area();
-    let mut rest = Rows { area };
+    let mut rest = Lines { area };
     let footer = if area.height >= 4 { rest.bottom(1) } else { None };
     head(frame, app, &mut rest, area.height);
     if let Some(area) = rest.top(1) {
@@ -51,50 +55,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     }
 }
 
-/// The lines of an area that nothing uses yet.
-struct Rows {
-    area: Rect,
-}
-
-impl Rows {
-    /// Takes lines from the top; `None` without room.
-    fn top(&mut self, height: u16) -> Option<Rect> {
-        let rest = self.area.height.checked_sub(height)?;
-        let taken = Rect { height, ..self.area };
-        self.area = Rect { y: self.area.y.saturating_add(height), height: rest, ..self.area };
-        Some(taken)
-    }
-
-    /// Takes lines from the bottom; `None` without room.
-    fn bottom(&mut self, height: u16) -> Option<Rect> {
-        let rest = self.area.height.checked_sub(height)?;
-        let taken = Rect { y: self.area.y.saturating_add(rest), height, ..self.area };
-        self.area.height = rest;
-        Some(taken)
-    }
-}
-
-fn render(frame: &mut Frame<'_>, line: Line<'_>, area: Rect) {
-    frame.render_widget(line, area);
-}
-
-/// The style of a meaning. Without colours only the brightness differs.
-fn style(tone: Tone, color: bool) -> Style {
-    let paint = |paint: Color| if color { Style::new().fg(paint) } else { Style::new() };
-    match tone {
-        Tone::Plain => Style::new(),
-        Tone::Dim => Style::new().add_modifier(Modifier::DIM),
-        Tone::Good => paint(Color::Green),
-        Tone::Warn => paint(Color::Yellow),
-        Tone::Bad => paint(Color::Red).add_modifier(Modifier::BOLD),
-    }
-}
-
-const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
-
 /// The server, its figures and its history, as far as there is room.
-fn head(frame: &mut Frame<'_>, app: &App, rest: &mut Rows, height: u16) {
+fn head(frame: &mut Frame<'_>, app: &App, rest: &mut Lines, height: u16) {
     if height >= 3
         && let Some(area) = rest.top(1)
     {
@@ -159,7 +121,7 @@ fn server(app: &App, width: usize) -> Line<'static> {
 }
 
 /// The histories beside each other, each below its name.
-fn sparklines(frame: &mut Frame<'_>, app: &App, rest: &mut Rows) {
+fn sparklines(frame: &mut Frame<'_>, app: &App, rest: &mut Lines) {
     let Some(area) = rest.top(3) else { return };
     let memory = indicatif::HumanBytes(app.figures.memory);
     let all: [(String, &Series, Color); 3] = [
@@ -197,7 +159,7 @@ fn tabs(app: &App, width: usize) -> Line<'static> {
 }
 
 /// The headings and the rows.
-fn table(frame: &mut Frame<'_>, app: &mut App, rest: &mut Rows) {
+fn table(frame: &mut Frame<'_>, app: &mut App, rest: &mut Lines) {
     let headings = if rest.area.height >= 2 { rest.top(1) } else { None };
     let note = if app.sheet.note.is_empty() { None } else { rest.bottom(1) };
     app.room = usize::from(rest.area.height);
@@ -278,23 +240,6 @@ fn padded(text: &str, column: Column, width: usize) -> String {
     }
 }
 
-/// Cuts the beginning of a text, so that its end has at most a width; a cut text begins with an ellipsis.
-fn cut_beginning(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut used = 1;
-    let mut kept: Vec<char> = Vec::new();
-    for letter in text.chars().rev() {
-        used += letter.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        kept.push(letter);
-    }
-    std::iter::once('…').chain(kept.into_iter().rev()).collect()
-}
-
 /// The last line: the filter, the keys, and the place of the shown rows.
 fn foot(app: &App, width: usize) -> Line<'static> {
     let count = app.positions.len();
@@ -313,7 +258,7 @@ fn foot(app: &App, width: usize) -> Line<'static> {
     Line::from(vec![Span::styled(text, style(tone, app.color)), Span::raw(blanks), Span::raw(cut(&place, width))])
 }
 
-fn help(frame: &mut Frame<'_>, app: &App, rest: &mut Rows) {
+fn help(frame: &mut Frame<'_>, app: &App, rest: &mut Lines) {
     let keys = HELP.iter().map(|(key, _)| key.width()).max().unwrap_or(0);
     for (key, effect) in HELP {
         let Some(area) = rest.top(1) else { break };

@@ -1,4 +1,8 @@
-//! `mortise controllers`: activity and recent failures of controllers.
+//! `mortise controllers`: activity and recent failures of controllers, once or as a watch.
+
+mod watch;
+
+use std::time::Duration;
 
 use clap::Args;
 use mortise_resource::{
@@ -8,13 +12,13 @@ use mortise_resource::{
 
 use super::server_status::{state, std_duration};
 use crate::{
-    Cell, CliError, Connect, Exit, Style, Table, Ui,
+    Cell, CliError, Connect, Exit, Session, Style, Table, Ui,
     output::json::{self, AnswerFormat},
     output::ui,
 };
 
 pub(super) const EXAMPLES: &str =
-    "mortise controllers\nmortise controllers demo/albums\nmortise controllers --plugin demo";
+    "mortise controllers\nmortise controllers demo/albums\nmortise controllers --plugin demo --watch";
 
 /// Arguments of `controllers`.
 #[derive(Debug, Args)]
@@ -28,16 +32,38 @@ pub struct Controllers {
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: AnswerFormat,
+    /// Also shows every change, until Ctrl-C: on a terminal, a table that is kept up to date; elsewhere and as JSON, a
+    /// line for each changed controller
+    #[arg(short, long, conflicts_with = "name")]
+    watch: bool,
+    /// Prints a line for each changed controller on a terminal, too
+    #[arg(long, requires = "watch")]
+    lines: bool,
+    /// The time between two questions to the server
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = crate::args::duration,
+        default_value = "2s",
+        requires = "watch"
+    )]
+    interval: Duration,
     #[command(flatten)]
     connect: Connect,
 }
 
+/// Headings of the table.
+const HEADINGS: [&str; 9] =
+    ["name", "manages", "state", "queued", "oldest", "running", "reconciles", "errors", "last error"];
+
 impl Controllers {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let session = self.connect.session().await?;
-        let request = ListControllersRequest { plugin: self.plugin.clone().unwrap_or_default() };
-        let reports = session.call("controllers", session.controllers().list(request)).await?.controllers;
         let ui = self.connect.ui();
+        if self.watch {
+            return self.follow(&session, &ui).await;
+        }
+        let reports = self.reports(&session).await?;
         let as_json = self.output == AnswerFormat::Json;
         match &self.name {
             None if as_json => {
@@ -60,27 +86,35 @@ impl Controllers {
         }
         Ok(Exit::Done)
     }
+
+    /// Asks the server for its controllers.
+    async fn reports(&self, session: &Session) -> Result<Vec<ControllerReport>, CliError> {
+        let request = ListControllersRequest { plugin: self.plugin.clone().unwrap_or_default() };
+        Ok(session.call("controllers", session.controllers().list(request)).await?.controllers)
+    }
 }
 
 fn table(reports: &[ControllerReport]) -> Table {
-    let headings = ["name", "manages", "state", "queued", "oldest", "running", "reconciles", "errors", "last error"];
-    let mut table = Table::new(headings);
-    for report in reports {
-        let errors = if report.errors > 0 { Style::Warn } else { Style::Plain };
-        let last = report.last_errors.first().map(|error| error.message.clone());
-        table.row(vec![
-            report.name.as_str().into(),
-            report.manages.as_ref().map(gvk).unwrap_or_default().into(),
-            state(&report.state),
-            report.queued.to_string().into(),
-            oldest(report).into(),
-            report.running.to_string().into(),
-            report.reconciles.to_string().into(),
-            Cell::styled(errors, report.errors.to_string()),
-            last.unwrap_or_else(|| report.reason.clone()).into(),
-        ]);
-    }
+    let mut table = Table::new(HEADINGS);
+    reports.iter().for_each(|report| table.row(cells(report)));
     table
+}
+
+/// The row of a controller.
+fn cells(report: &ControllerReport) -> Vec<Cell> {
+    let errors = if report.errors > 0 { Style::Warn } else { Style::Plain };
+    let last = report.last_errors.first().map(|error| error.message.clone());
+    vec![
+        report.name.as_str().into(),
+        report.manages.as_ref().map(gvk).unwrap_or_default().into(),
+        state(&report.state),
+        report.queued.to_string().into(),
+        oldest(report).into(),
+        report.running.to_string().into(),
+        report.reconciles.to_string().into(),
+        Cell::styled(errors, report.errors.to_string()),
+        last.unwrap_or_else(|| report.reason.clone()).into(),
+    ]
 }
 
 fn oldest(report: &ControllerReport) -> String {
