@@ -24,4 +24,5 @@ mod resources;
 mod start;
 mod tls;
 mod urls;
+mod validate;
 mod words;
