@@ -102,11 +102,17 @@ async fn a_faulty_configuration_changes_nothing_and_its_fault_is_given_to_the_ca
     let (code, out, err) = run(&server, &["reload"]).await;
     assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
     assert!(err.contains("nothing was reloaded") && err.contains("max_connection`") && err.contains("line 3"), "{err}");
+    assert_eq!(err.lines().count(), 1, "lines of the file may have secrets, so the log alone shows them: {err}");
     assert!(server.log().contains("nothing was reloaded, since the configuration is rejected"), "{}", server.log());
     assert_eq!(status_code(&server, "a.example").await, "200");
     assert_eq!(status_code(&server, "b.example").await, "403");
     let (_, out, _) = run(&server, &["status"]).await;
     assert!(out.contains("warning: the configuration as it is now is rejected"), "{out}");
+    server.configure("[plugin.demo.settings]\ntoken = \"hunter2\n");
+    let (_, _, err) = run(&server, &["reload"]).await;
+    let (_, out, _) = run(&server, &["status", "-o", "json"]).await;
+    assert!(err.contains("line 2") && out.contains("line 2"), "{err}{out}");
+    assert!(!err.contains("hunter") && !out.contains("hunter"), "{err}{out}");
     server.configure("[http]\nallowed_hosts = [\"b.example\"]\n");
     assert!(reload(&server).await.starts_with("changed settings: http.allowed_hosts\n"));
     assert_eq!(status_code(&server, "b.example").await, "200");

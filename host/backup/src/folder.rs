@@ -5,6 +5,8 @@
 //! with such a name are listed or removed; a file of another name stays, whatever it is. The newest one is never
 //! removed.
 //!
+//! A file that a killed server left unfinished has another name; it is removed a day after its last change.
+//!
 //! # Limits
 //! A run leaves [`SPARE_BYTES`] of the disk free, so that a store on the same disk goes on.
 
@@ -12,6 +14,7 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
@@ -37,6 +40,12 @@ const SPARE_BYTES: u64 = 64 << 20;
 
 /// Bytes written between two looks at the free space.
 const SPACE_CHECK_BYTES: u64 = 8 << 20;
+
+/// Beginning and end of the names of unfinished files, as [`AtomicFile`] gives them.
+const UNFINISHED: (&str, &str) = (".mortise-", ".part");
+
+/// Time since the last change after which an unfinished file is removed. A command may still write a younger one.
+const UNFINISHED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A backup in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,27 +92,40 @@ pub fn list_backups(dir: &Path) -> Result<Vec<BackupFile>, BackupError> {
     Ok(found)
 }
 
-/// Removes old backups, and returns their paths. One that cannot be removed does not keep the others.
+/// Removes old backups and what killed servers left unfinished, and returns their paths. One that cannot be removed does
+/// not keep the others.
 ///
 /// # Errors
 /// The first fault of the file system.
 pub fn remove_old_backups(dir: &Path, retention: Retention, now: Timestamp) -> Result<Vec<PathBuf>, BackupError> {
     let (mut removed, mut fault) = (Vec::new(), None);
-    for (number, file) in list_backups(dir)?.into_iter().enumerate().skip(1) {
-        let is_over = retention.count.is_some_and(|count| number >= count);
-        let is_old = retention.age.is_some_and(|age| now.duration_since(file.taken_at) > age);
-        if !is_over && !is_old {
-            continue;
-        }
-        match fs::remove_file(&file.path) {
-            Ok(()) => removed.push(file.path),
-            Err(e) => fault = fault.or(Some(io_fault(&file.path, "remove")(e))),
+    let is_over = |(number, file): &(usize, BackupFile)| {
+        let is_surplus = retention.count.is_some_and(|count| *number >= count);
+        is_surplus || retention.age.is_some_and(|age| now.duration_since(file.taken_at) > age)
+    };
+    let old = list_backups(dir)?.into_iter().enumerate().skip(1).filter(is_over).map(|(_, file)| file.path);
+    for path in old.chain(unfinished(dir)) {
+        match fs::remove_file(&path) {
+            Ok(()) => removed.push(path),
+            Err(e) => fault = fault.or(Some(io_fault(&path, "remove")(e))),
         }
     }
     if !removed.is_empty() {
         sync(dir)?;
     }
     fault.map_or(Ok(removed), Err)
+}
+
+/// Returns the unfinished files that have not changed for long.
+fn unfinished(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let name = name.to_str()?;
+        let changed = entry.metadata().ok().filter(fs::Metadata::is_file)?.modified().ok()?;
+        let is_old = changed.elapsed().is_ok_and(|age| age > UNFINISHED_AGE);
+        (name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1) && is_old).then(|| entry.path())
+    })
 }
 
 /// Writes a backup into the directory, verifies it, and returns it. Makes the directory if it is missing. Safe to
@@ -215,6 +237,29 @@ mod tests {
         assert_eq!(names(&list_backups(dir.path()).unwrap()), [all[3]]);
         assert!(others.iter().all(|name| dir.path().join(name).exists()));
         assert_eq!(list_backups(&dir.path().join("missing")).unwrap(), []);
+    }
+
+    #[test]
+    fn unfinished_files_of_killed_servers_go_after_a_day() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str, hours: u64| {
+            let file = fs::File::create(dir.path().join(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(hours * 3_600)).unwrap();
+        };
+        for (name, hours) in
+            [(".mortise-old.part", 25), (".mortise-new.part", 23), ("mortise-x.part", 99), (".mortise-x", 99)]
+        {
+            at(name, hours);
+        }
+        // The names are those that files have while they are written.
+        let part = AtomicFile::new_beside(&dir.path().join("x")).unwrap();
+        let unfinished =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(unfinished.filter(|name| name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1)).count(), 3);
+        drop(part);
+        let retention = Retention { count: None, age: None };
+        let removed = remove_old_backups(dir.path(), retention, Timestamp::now()).unwrap();
+        assert_eq!(removed, [dir.path().join(".mortise-old.part")]);
     }
 
     #[test]

@@ -12,7 +12,11 @@ use mortise_plugin_manager::Manager;
 use mortise_resource::{Code, Error, data::ReloadResponse};
 use tokio::sync::Mutex;
 
-use crate::{settings::LiveState, signals::Signals, systemd};
+use crate::{
+    settings::{LiveState, without_excerpt},
+    signals::Signals,
+    systemd,
+};
 
 /// The parts of a server that a reload concerns.
 pub(crate) struct Reloader {
@@ -41,8 +45,9 @@ impl Reloader {
     async fn reload_by(&self, cause: &str) -> Result<ReloadResponse, Error> {
         let _turn = self.turn.lock().await;
         if let Err(fault) = self.manager.reload_settings().await {
-            let text = format!("nothing was reloaded, since the configuration is rejected: {}", fault.what.trim_end());
-            tracing::error!("{cause}: {text}");
+            let rejected = "nothing was reloaded, since the configuration is rejected";
+            tracing::error!("{cause}: {rejected}: {}", fault.what);
+            let text = format!("{rejected}: {}", without_excerpt(&fault.what));
             return Err(Error::new(Code::FailedPrecondition, text));
         }
         let mut answer = ReloadResponse {

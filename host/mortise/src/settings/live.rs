@@ -132,7 +132,7 @@ impl LiveSettings {
     /// which ones need a restart. Returns the settings of plugins.
     pub(crate) fn apply(&self) -> Result<PluginSettings, ConfigFault> {
         let applied = self.try_apply();
-        self.state.0.lock().fault = applied.as_ref().err().map(|fault| fault.what.clone());
+        self.state.0.lock().fault = applied.as_ref().err().map(|fault| without_excerpt(&fault.what));
         applied
     }
 
@@ -160,6 +160,14 @@ impl LiveSettings {
         }
         Ok(settings)
     }
+}
+
+/// Returns a fault on one line, without the lines of the file that TOML's errors show: callers get it, and these lines
+/// may have secrets of plugins.
+pub(crate) fn without_excerpt(fault: &str) -> String {
+    let is_excerpt = |line: &&str| line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with('|');
+    let lines = fault.lines().filter(|line| !is_excerpt(line)).map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(": ")
 }
 
 /// Keys with different values that take effect with a restart.

@@ -354,6 +354,12 @@ mod tests {
         }
         let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99, Trace).len());
         assert_eq!(counts, [5, 3, 0, 0]);
+        logs.set_levels(BTreeMap::from([("usual".to_owned(), Some(Error))]));
+        assert!(logs.accepts_level("usual", Error) && !logs.accepts_level("usual", Warn));
+        assert!(
+            logs.accepts_level("mute", Info) && !logs.accepts_level("chatty", Debug),
+            "they have the default again"
+        );
         assert_eq!(
             ["off", "error", "trace", "loud"].map(threshold),
             [Some(None), Some(Some(Error)), Some(Some(Trace)), None]
