@@ -121,6 +121,9 @@ const ELSEWHERE: [(&str, &[&str]); 11] = [
             "leave `address` out, or unset TF_REATTACH_PROVIDERS",
             "no file with schemas of this release; `mortise provider export` writes one",
             "… panicked (…), so the server stops, to be started again; please report it with the log",
+            "it took longer than … hours, and was ended",
+            "another server takes the backups now, and this one ended its own",
+            "it panicked (…); please report it with the log",
         ],
     ),
 ];

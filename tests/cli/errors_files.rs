@@ -135,11 +135,15 @@ async fn input_that_cannot_be_kept() {
     let missing = [("TMPDIR", "missing")];
     let ran = t.run_with(&["restore", "-", "--data-dir", "data"], "x", &missing).await;
     assert_ne!(ran.code, Some(0), "{}", ran.err);
+    t.fails(2, &["backup", "--force", "verify", "x"]).await;
+    t.fails(2, &["backup", "verify", "missing.tar.gz"]).await;
+    t.works(&["backup", "list", "missing"]).await;
+    t.fails(2, &["backup", "restore", "--from", "missing.tar.gz", "--data-dir", "data"]).await;
     t.finish();
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 30] = [
+const SETTINGS: [&str; 32] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -166,6 +170,8 @@ const SETTINGS: [&str; 30] = [
     "[plugins]\nbundled = [\"nothing\"]\n",
     "[plugins]\nrequire_signed = true\n",
     "[plugins]\npinned = [\"12\"]\n",
+    "[backup]\nschedule = \"evry 6h\"\n",
+    "[backup]\nschedule = \"0 3 31 4 *\"\n",
     "[log]\nlevel = \"mortise\"\n",
     "[log]\nlevel = \"a=b=c\"\n",
     "[plugin.demo]\nlog_level = \"loud\"\n",

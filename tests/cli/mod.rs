@@ -25,4 +25,5 @@ mod resources;
 mod start;
 mod tls;
 mod urls;
+mod validate;
 mod words;

@@ -1,6 +1,7 @@
 //! Controllers run on one server at a time, and go on elsewhere.
 
-use mortise_resource::pb;
+use mortise_api::ServerServiceClient;
+use mortise_resource::{data::ServerStatusRequest, pb};
 use mortise_test_guests::Thing;
 
 use super::Shared;
@@ -77,4 +78,41 @@ async fn a_paused_server_changes_nothing_when_it_wakes_up() {
     let after = copies().await.unwrap();
     assert!(before.iter().all(|copy| after.contains(copy)), "a copy was written again");
     assert_eq!((before.len(), after.len()), (20, 21));
+}
+
+/// Servers that share a store share the schedule of backups: one of them takes them, and another one goes on.
+#[tokio::test]
+async fn one_server_takes_the_scheduled_backups_and_another_goes_on_after_it() {
+    let Some(shared) = Shared::new() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let setup = || {
+        shared
+            .setup()
+            .env("MORTISE_BACKUP_SCHEDULE", "every 6h")
+            .env("MORTISE_BACKUP_DIR", dir.path().display())
+            .limit("backup_interval_ms", 1_100)
+    };
+    let servers = [setup().start().await, setup().start().await];
+    let state = async |server: &Server| {
+        let mut client = ServerServiceClient::new(server.channel().await);
+        let status = client.status(ServerStatusRequest {}).await.unwrap().into_inner();
+        status.scheduled_backups.unwrap()
+    };
+    until("backups of one", async || {
+        let (first, second) = (state(&servers[0]).await, state(&servers[1]).await);
+        let are_taken = first.is_here != second.is_here && first.files.max(second.files) >= 2;
+        if are_taken { Ok(()) } else { Err((first, second)) }
+    })
+    .await;
+    let taking = usize::from(state(&servers[1]).await.is_here);
+    let done = async |server: &Server| server.metric("mortise_backup_runs_total{outcome=\"done\"}").await.unwrap();
+    assert_eq!(done(&servers[1 - taking]).await, 0.0);
+    let [first, second] = servers;
+    let (taking, other) = if taking == 0 { (first, second) } else { (second, first) };
+    assert!(taking.stop().await.success());
+    until("the other one takes them", async || match done(&other).await {
+        done if done >= 1.0 => Ok(()),
+        done => Err(done),
+    })
+    .await;
 }

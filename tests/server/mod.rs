@@ -4,6 +4,7 @@ mod address_space;
 mod lifecycle;
 mod log;
 mod memory;
+mod reload;
 mod signals;
 mod smoke;
 mod sockets;

@@ -3,4 +3,5 @@
 mod backup;
 mod compact;
 mod full_disk;
+mod scheduled;
 mod taken_away;

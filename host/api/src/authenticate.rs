@@ -53,6 +53,7 @@ impl Requirement {
             "mortise.v1.ChangeService" => matches!(method, "Move" | "Import"),
             "mortise.v1.QueryService" => method == "Update",
             "mortise.v1.OwnershipService" => method == "SetBlockDeletion",
+            "mortise.v1.ServerService" => method == "Reload",
             "mortise.v1.PluginService" => !matches!(method, "Inspect" | "Logs"),
             _ => false,
         }

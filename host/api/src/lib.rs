@@ -14,6 +14,7 @@
 mod authenticate;
 mod authority;
 mod call;
+mod configuration;
 mod dns;
 mod endpoints;
 #[cfg(feature = "fuzzing")]
@@ -36,11 +37,13 @@ mod transport;
 mod write_health;
 
 pub use authority::{AuthorityError, AuthorityFiles, IdentityOptions};
+pub use configuration::Configuration;
 pub use dns::{DnsOptions, ZonePreference};
+pub use grpc::backup::begin as begin_backup;
 pub use grpc::destination::DestinationOptions;
 #[doc(hidden)]
 pub use grpc::resource_service::WatchAnswers;
-pub use http::HttpOptions;
+pub use http::{Allowed, HttpOptions};
 pub use observability::{metrics, server_status::ServerInfo};
 pub use ports::{ReservedPorts, bind};
 pub use server::{OpenPorts, ServeError, ServerOptions, Services};

@@ -8,6 +8,7 @@ use tokio::net::TcpSocket;
 use crate::{
     authority::{Authority, AuthorityFiles},
     dns::{DnsOptions, DnsPorts, DnsSockets},
+    http::Allowed,
     port,
     server::{OpenPorts, ServeError, ServerOptions},
     tls::{Tls, TlsFiles},
@@ -111,6 +112,12 @@ impl ReservedPorts {
     #[must_use]
     pub fn tls_files(&self) -> Option<TlsFiles> {
         self.tls.clone().map(TlsFiles)
+    }
+
+    /// The names and origins of the HTTP port, which may change while it is open.
+    #[must_use]
+    pub fn allowed(&self) -> Allowed {
+        self.options.http.allowed.clone()
     }
 
     /// The files of the authority for identities, to be read again at once; `None` without one.

@@ -8,6 +8,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_region::Replication;
+use mortise_resource::data::server_status_response::ScheduledBackups;
 use mortise_service::ResourceService;
 use mortise_service::registry::Registry;
 use tokio::{
@@ -24,6 +25,7 @@ use tonic_reflection::pb::{
 
 use crate::{
     authority::{Authority, AuthorityError, IdentityOptions},
+    configuration::Configuration,
     dns::{self, DnsOptions, DnsPorts},
     grpc::{
         auth_service::AuthApi,
@@ -178,6 +180,10 @@ pub struct Services {
     pub regions: Replication,
     /// The recorded metrics.
     pub metrics: PrometheusHandle,
+    /// The configuration.
+    pub configuration: Arc<dyn Configuration>,
+    /// The state of scheduled backups, if there are any.
+    pub backups: watch::Receiver<Option<ScheduledBackups>>,
 }
 
 /// Open ports that are not served yet. Clients that connect wait for
@@ -199,7 +205,17 @@ impl OpenPorts {
     /// The transport failed, or a necessary task ended.
     pub fn serve(self, parts: Services, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, Result<(), ServeError>> {
         Box::pin(async move {
-            let Services { about, service, registry, manager, controller_manager, regions, metrics } = parts;
+            let Services {
+                about,
+                service,
+                registry,
+                manager,
+                controller_manager,
+                regions,
+                metrics,
+                configuration,
+                backups,
+            } = parts;
             let (ready_tx, ready) = watch::channel(true);
             let write_health = WriteHealth::new(&service);
             let health = watch::Sender::new(ServerHealth { serving: true, sound: write_health.fault().is_none() });
@@ -219,10 +235,12 @@ impl OpenPorts {
                 metrics: metrics.clone(),
                 counts: counts.clone(),
                 http_counts: http_counts.clone(),
+                configuration: configuration.clone(),
+                backups,
             };
             let facts = http::Facts::new(&service, self.grpc.local_addr()?);
             let message_bytes = self.options.max_request_bytes;
-            let server = ServerServiceServer::new(ServerApi { sources, manager: manager.clone() })
+            let server = ServerServiceServer::new(ServerApi { sources, manager: manager.clone(), configuration })
                 .max_decoding_message_size(message_bytes);
             let plugins =
                 PluginServiceServer::new(PluginApi::new(manager, service.clone(), self.options.upload_timeout))
@@ -319,7 +337,7 @@ impl OpenPorts {
                 let changes = service.access().map(|access| access.changes());
                 async move { calls.supervise(changes).await }
             });
-            let hosts = http::Hosts::new(self.http.local_addr()?, &self.options.http.allowed_hosts, self.tls.clone());
+            let hosts = http::Hosts::new(self.http.local_addr()?, self.options.http.allowed.clone(), self.tls.clone());
             let probes = http::probes(ready.clone(), write_health, http_counts.clone());
             let options = self.options.http.clone();
             let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts, facts);

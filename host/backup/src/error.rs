@@ -83,6 +83,14 @@ pub enum BackupError {
         /// Most files of a directory in a backup.
         limit: usize,
     },
+    /// The disk has too little space for a backup.
+    #[error("{}: less than {} MiB of its disk are free, and a backup leaves these to the store; make space, or keep backups on another disk (backup.dir)", dir.display(), spare >> 20)]
+    NoSpace {
+        /// The directory of the backup.
+        dir: PathBuf,
+        /// Free bytes that a backup needs at any time.
+        spare: u64,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -18,6 +18,7 @@
 mod archive;
 mod entry;
 mod error;
+mod folder;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -26,16 +27,19 @@ mod output;
 mod place;
 mod restore;
 mod salvage;
+mod schedule;
 mod seal;
 mod sources;
 
 pub use archive::{Archive, ContentReceiver};
 pub use error::BackupError;
+pub use folder::{BackupFile, Retention, list_backups, remove_old_backups, write_backup};
 pub use manifest::{FORMAT_VERSION, Manifest};
 pub use output::{Head, Piece, stream};
 pub use place::finish_interrupted;
 pub use restore::{Progress, Restored, Target, restore};
 pub use salvage::{Salvaged, salvage};
+pub use schedule::{Schedule, ScheduleError, Timetable};
 pub use seal::{SEAL_BYTES, SealChecker};
 pub use sources::{Source, Sources};
 

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Names that an empty data directory may contain: leftovers of servers and restores without anything to lose.
-const HARMLESS_NAMES: [&str; 6] = ["cache", "lost+found", RESTORED_DIR, NEW_DIR, READY_DIR, REPLACED_DIR];
+const HARMLESS_NAMES: [&str; 7] = ["backups", "cache", "lost+found", RESTORED_DIR, NEW_DIR, READY_DIR, REPLACED_DIR];
 
 /// Destination of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -40,18 +40,25 @@ pub(crate) fn process(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Checks the environment of this process before any variable is looked up, and warns of misspelt names. `settings`
-/// returns the variables of a server.
+/// Checks the environment of this process before any variable is looked up.
 ///
 /// # Errors
 /// A variable of Mortise is not UTF-8: it would count as unset.
-pub fn check_environment(settings: impl FnOnce() -> Vec<String>) -> Result<(), CliError> {
-    check(std::env::vars_os())?;
-    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    for (name, meant) in misspelt(names, settings) {
+pub fn check_environment() -> Result<(), CliError> {
+    check(std::env::vars_os())
+}
+
+/// Warns of misspelt variables. `settings` returns the variables of a server.
+pub fn warn_of_misspelt(settings: impl FnOnce() -> Vec<String>) {
+    for (name, meant) in misspelt_variables(settings) {
         Ui::new(Color::Auto).warn(&format!("the variable {name} has no effect; did you mean {meant}?"));
     }
-    Ok(())
+}
+
+/// Returns the misspelt variables of this process, each with the one that is meant. `settings` returns the variables of
+/// a server.
+pub fn misspelt_variables(settings: impl FnOnce() -> Vec<String>) -> Vec<(String, String)> {
+    misspelt(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()), settings)
 }
 
 /// Variables that are near to one of Mortise by their letters, and that one. Others may belong to plugins.

@@ -36,7 +36,7 @@ pub use connect::{
     provider::ProviderConnector,
     session::{Authorized, Session, Token},
 };
-pub use env::check_environment;
+pub use env::{check_environment, misspelt_variables, warn_of_misspelt};
 pub use error::{CliError, EXIT_CODES, Exit};
 pub use interrupt::CriticalSection;
 pub use output::{
@@ -45,6 +45,7 @@ pub use output::{
     ui::{self, Color, Style, Ui},
 };
 pub use resources::{catalog, tenancy::Tenancy};
+pub use words::letters::nearest;
 
 /// Time after Ctrl-C in which a command may end by itself. Then the process exits, since a write to standard output
 /// whose reader reads nothing would block it.

@@ -8,6 +8,7 @@ use mortise_cli::commands::after;
 
 use crate::{
     audit::Audit,
+    backup_command::{self, Backups},
     migrate::{self, Migrate},
     offline::{Check, Compact, Restore},
     settings::{ConfigError, Engine, Overrides, Settings, flag_help, listen_address},
@@ -26,14 +27,18 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serves from a data directory, as a service does.
-    #[command(after_help = "Example:\n  mortise serve --config /etc/mortise/config.toml")]
-    Serve(Common),
+    #[command(after_help = "Examples:\n  mortise serve --config /etc/mortise/config.toml\n  \
+                            mortise serve --config /etc/mortise/config.toml --print-config")]
+    Serve(Serve),
     /// Serves for development: demo types on, readable logs, and a temporary data directory unless one is given.
     #[command(after_help = "Example:\n  mortise dev --plugin-dir ./my-plugins")]
     Dev(Common),
     /// Plugins: commands for operators of a server, and for authors of plugins.
     #[command(after_help = "Example:\n  mortise plugin --help")]
     Plugin(Plugin),
+    /// Writes everything that the server holds into one file; lists and verifies such files.
+    #[command(after_help = after(backup_command::EXAMPLES))]
+    Backup(Backups),
     /// Restores a data directory and a plugin folder from a backup, while no server uses them.
     #[command(after_help = after(
         "mortise restore mortise.tar.gz --data-dir /var/lib/mortise --plugin-dir /var/lib/mortise/plugin-folder\n\
@@ -49,8 +54,11 @@ pub(crate) enum Command {
     /// Moves the content between a data directory and an etcd cluster, while no server uses either.
     #[command(after_help = after(migrate::EXAMPLES))]
     Migrate(Migrate),
-    /// Checks the settings of a server, and starts none.
-    #[command(after_help = after("mortise validate /etc/mortise/config.toml"))]
+    /// Checks the settings of a server and the files that they name, and starts none.
+    #[command(after_help = after(
+        "mortise validate /etc/mortise/config.toml\n\
+         mortise validate config.toml --data-dir /var/lib/mortise/data"
+    ))]
     Validate(Validate),
     /// The audit log: verifies its files.
     #[command(after_help = after("mortise audit verify --data-dir /var/lib/mortise"))]
@@ -110,12 +118,30 @@ impl Inspect {
     }
 }
 
-/// Options of `serve` and `dev`. A flag beats the environment, which beats the file.
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Prints the settings in force with the origin of each, and starts no server. Settings of plugins, which may be
+    /// secret, have no values there
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+/// Options of `serve` and `dev`.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Configuration file; config.toml in the source tree lists every setting.
     #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) flags: SettingFlags,
+}
+
+/// Flags that set settings. A flag beats the environment, which beats the file.
+#[derive(Debug, Args)]
+pub(crate) struct SettingFlags {
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
     grpc_addr: Option<SocketAddr>,
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("http_addr", "Address for HTTP: the API as JSON, health and metrics", ""))]
@@ -153,7 +179,15 @@ impl Mode {
 impl Common {
     /// The configuration that results from file, environment and flags.
     pub(crate) fn settings(self) -> Result<Settings, ConfigError> {
-        let overrides = Overrides {
+        let env = |name: &str| std::env::var(name).ok();
+        Settings::load(self.config.as_deref(), &env, self.flags.overrides())
+    }
+}
+
+impl SettingFlags {
+    /// The settings that the flags set.
+    pub(crate) fn overrides(self) -> Overrides {
+        Overrides {
             grpc_addr: self.grpc_addr,
             http_addr: self.http_addr,
             data_dir: self.data_dir,
@@ -161,8 +195,6 @@ impl Common {
             store_engine: self.store_engine,
             etcd_endpoints: self.etcd_endpoints,
             insecure: self.insecure,
-        };
-        let env = |name: &str| std::env::var(name).ok();
-        Settings::load(self.config.as_deref(), &env, overrides)
+        }
     }
 }

@@ -5,13 +5,15 @@
 //! | `cli`, `settings` | reads flags and settings |
 //! | `run`, `open_parts` | starts the parts of a server in order, serves, and stops them |
 //! | `signals`, `reload` | signals; reading settings and files again |
+//! | `scheduled_backups` | takes backups at their times |
 //! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; unix sockets |
 //! | `data_dir` | modes of the data directory |
 //! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
 //! | `offline`, `audit` | `restore`, `check` and `compact`, on a data directory without a server; `audit verify` |
+//! | `backup_command` | `backup`, and commands for its files |
 //! | `arenas`, `logging`, `log_output`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
 //! | `announce` | the ready line |
-//! | `validate` | checks settings |
+//! | `validate`, `in_force` | checks settings; prints those in force with their origins |
 //!
 //! Commands of clients are in `mortise-cli`, those for authors of plugins in `mortise-plugin-dev`; all exit as
 //! [`mortise_cli::Exit`] says. A server exits with 0 after a signal, 1 after a fault, 2 for wrong settings, and 130 at
@@ -20,10 +22,12 @@
 mod announce;
 mod arenas;
 mod audit;
+mod backup_command;
 mod bootstrap;
 mod bundled;
 mod cli;
 mod data_dir;
+mod in_force;
 mod log_output;
 mod logging;
 mod migrate;
@@ -33,6 +37,7 @@ mod plugins;
 mod provider;
 mod reload;
 mod run;
+mod scheduled_backups;
 mod settings;
 mod signals;
 mod sockets;
@@ -57,8 +62,12 @@ fn main() -> ExitCode {
     if let Some(completed) = mortise_cli::completion::answer(cli::Cli::command) {
         return completed;
     }
-    if let Err(refused) = mortise_cli::check_environment(settings::variables) {
+    if let Err(refused) = mortise_cli::check_environment() {
         return mortise_cli::report(Err(refused));
+    }
+    // `validate` has these among its findings.
+    if std::env::args_os().nth(1).is_none_or(|command| command != "validate") {
+        mortise_cli::warn_of_misspelt(settings::variables);
     }
     if let Some(provider) = mortise_cli::commands::provider::launch() {
         return provider;
@@ -69,13 +78,15 @@ fn main() -> ExitCode {
         Err(unparsed) => return mortise_cli::report_unparsed(unparsed, &arguments, cli::Cli::command()),
     };
     match cli.command {
-        Command::Serve(common) => serve(Mode::Serve, common),
+        Command::Serve(command) if command.print_config => mortise_cli::report(in_force::print(command.common)),
+        Command::Serve(command) => serve(Mode::Serve, command.common),
         Command::Dev(common) => serve(Mode::Dev, common),
         Command::Plugin(plugin) => mortise_cli::block_on(match plugin.command {
             PluginCommand::Operator(command) => mortise_cli::commands::plugin::run(command),
             PluginCommand::Author(command) => command.run(),
             PluginCommand::Inspect(inspect) => inspect.run(),
         }),
+        Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => offline(|| restore.run()),
         Command::Check(check) => offline(|| check.run()),
         Command::Compact(compact) => offline(|| compact.run()),

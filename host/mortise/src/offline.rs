@@ -40,7 +40,14 @@ pub(crate) struct Directories {
 pub(crate) struct Restore {
     /// The backup; - is standard input. With --salvage also the data directory of a damaged store
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) options: RestoreOptions,
+}
+
+/// Options of `restore` and `backup restore`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreOptions {
     #[command(flatten)]
     directories: Directories,
     #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "The plugin folder", ""))]
@@ -96,32 +103,20 @@ impl Directories {
 impl Restore {
     /// Blocks until the restore is done.
     pub(crate) fn run(self) -> Result<Exit, CliError> {
-        let config = self.directories.config(self.plugin_dir)?;
+        let Self { file: path, options } = self;
+        let RestoreOptions { directories, plugin_dir, force, dry_run, salvage, keep_id } = options;
+        let config = directories.config(plugin_dir)?;
         let is_shared = config.store.engine == Engine::Etcd;
         let Config { data_dir, plugin_dir, .. } = config;
-        if self.salvage {
-            return salvage_into(&self.file, &data_dir);
+        if salvage {
+            return salvage_into(&path, &data_dir);
         }
-        let file = self.file.display();
-        let archive = match self.file.as_os_str() == "-" {
-            true => from_stdin()?,
-            false => {
-                let opened = File::open(&self.file).map_err(|e| CliError::file("cannot read", &self.file, e))?;
-                Archive::from_file(self.file.clone(), opened).map_err(failure)?
-            }
-        };
+        if dry_run {
+            return verify(&path, "nothing was restored");
+        }
+        let archive = open(&path)?;
         let manifest = archive.manifest().clone();
-        if self.dry_run {
-            print(describe(&manifest))?;
-            line(format!("{file}: a whole backup; nothing was restored"))?;
-            return Ok(Exit::Done);
-        }
-        let target = Target {
-            data_dir: data_dir.clone(),
-            plugin_dir: plugin_dir.clone(),
-            force: self.force,
-            keep_id: self.keep_id,
-        };
+        let target = Target { data_dir: data_dir.clone(), plugin_dir: plugin_dir.clone(), force, keep_id };
         let progress = Progress::begin("restoring", Some(manifest.head().resources() + manifest.events), Unit::Items);
         let mut before = 0;
         let done = restore(archive, &target, &mut |now| {
@@ -230,6 +225,23 @@ fn salvage_into(source: &Path, data_dir: &Path) -> Result<Exit, CliError> {
     let error =
         CliError::failed(format!("not everything of {} can be read; problems: {}", source.display(), left_out.len()));
     Err(listed(error, &left_out))
+}
+
+/// Opens a backup and reads all of it; `-` is standard input.
+fn open(path: &Path) -> Result<Archive, CliError> {
+    if path.as_os_str() == "-" {
+        return from_stdin();
+    }
+    let opened = File::open(path).map_err(|e| CliError::file("cannot read", path, e))?;
+    Archive::from_file(path.to_owned(), opened).map_err(failure)
+}
+
+/// Reads all of a backup and shows its content.
+pub(crate) fn verify(path: &Path, outcome: &str) -> Result<Exit, CliError> {
+    let archive = open(path)?;
+    print(describe(archive.manifest()))?;
+    line(format!("{}: a whole backup; {outcome}", path.display()))?;
+    Ok(Exit::Done)
 }
 
 /// Reads a backup from standard input. A backup counts only once its end was seen, so it is kept in a file without a

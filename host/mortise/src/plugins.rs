@@ -1,11 +1,7 @@
 //! Options of the plugin manager: folders, times, bundled plugins, and settings that can be read again.
 
-use std::{path::Path, sync::Arc};
-
 use mortise_keys::signature::PublicKey;
-use mortise_plugin_host::Identities;
 use mortise_plugin_manager::{Bundled, ConfigSource, Limits, Options, TrustRules};
-use parking_lot::Mutex;
 
 use crate::{
     bundled,
@@ -42,22 +38,6 @@ fn trust(config: &Config) -> Result<TrustRules, SettingError> {
     })
 }
 
-/// Reads the identities that decrypt granted secrets, if the settings name a file of them.
-pub(crate) fn age_identities(config: &Config) -> Result<Option<Arc<Identities>>, ConfigError> {
-    let path = &config.plugins.age_identity_file;
-    if path.as_os_str().is_empty() {
-        return Ok(None);
-    }
-    // Resolves links, as far as the path exists.
-    let whole = |path: &Path| path.ancestors().find_map(|above| std::fs::canonicalize(above).ok());
-    let data_dir = std::path::absolute(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone());
-    if data_dir.exists() && whole(path).zip(whole(&data_dir)).is_some_and(|(file, data)| file.starts_with(data)) {
-        return Err(SettingError::AgeIdentityWithData { path: path.clone() }.into());
-    }
-    let identities = Identities::read(path).map_err(|source| SettingError::AgeIdentity(Box::new(source)))?;
-    Ok(Some(Arc::new(identities)))
-}
-
 fn bundled_plugins(names: &[String]) -> Vec<Bundled> {
     let mut chosen: Vec<Bundled> = Vec::new();
     // An unknown name was rejected with the configuration.
@@ -72,6 +52,5 @@ fn bundled_plugins(names: &[String]) -> Vec<Bundled> {
 /// Builds the source of plugin settings, which take effect while the server runs.
 fn source(config: &Config, live: LiveSettings) -> Result<ConfigSource, SettingError> {
     let (path, settings) = (live.file().map(Into::into), plugin::read(&config.plugin)?);
-    let live = Mutex::new(live);
-    Ok(ConfigSource { path, settings, read: Box::new(move || live.lock().apply()) })
+    Ok(ConfigSource { path, settings, read: Box::new(move || live.apply()) })
 }

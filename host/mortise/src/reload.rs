@@ -1,13 +1,22 @@
-//! The reload after SIGHUP: settings, files of TLS and of the authority, and the file of the audit log.
+//! The reload after SIGHUP and by `mortise reload`: settings, files of TLS and of the authority, and the file of the
+//! audit log.
 //!
 //! A faulty configuration changes nothing. Files that do not fit together are refused by themselves, as after
-//! any other change. The log names each change, and the settings that need a restart.
+//! any other change. The log and the caller get each change, and the settings that need a restart. Reloads take turns.
 
-use mortise_api::{AuthorityFiles, TlsFiles, TlsReload};
+use std::sync::Arc;
+
+use mortise_api::{AuthorityFiles, Configuration, TlsFiles, TlsReload};
 use mortise_audit::AuditLog;
 use mortise_plugin_manager::Manager;
+use mortise_resource::{Code, Error, data::ReloadResponse};
+use tokio::sync::Mutex;
 
-use crate::{signals::Signals, systemd};
+use crate::{
+    settings::{LiveState, without_excerpt},
+    signals::Signals,
+    systemd,
+};
 
 /// The parts of a server that a reload concerns.
 pub(crate) struct Reloader {
@@ -15,48 +24,76 @@ pub(crate) struct Reloader {
     pub(crate) audit: Option<AuditLog>,
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) authority: Option<AuthorityFiles>,
+    pub(crate) state: LiveState,
+    /// Held by a reload.
+    pub(crate) turn: Mutex<()>,
 }
 
 impl Reloader {
     /// Reloads after each signal, for ever.
-    pub(crate) async fn follow(self, signals: Signals) {
+    pub(crate) async fn follow(self: Arc<Self>, signals: Signals) {
         loop {
             signals.reload().await;
             systemd::reloading();
-            self.reload().await;
+            // The log has the outcome.
+            let _ = self.reload_by("SIGHUP").await;
             systemd::reloaded();
         }
     }
 
-    async fn reload(&self) {
+    /// Reloads, and logs the outcome. `cause` begins the lines.
+    async fn reload_by(&self, cause: &str) -> Result<ReloadResponse, Error> {
+        let _turn = self.turn.lock().await;
         if let Err(fault) = self.manager.reload_settings().await {
-            tracing::error!("SIGHUP: nothing was reloaded, since the configuration is rejected: {}", fault.what);
-            return;
+            let rejected = "nothing was reloaded, since the configuration is rejected";
+            tracing::error!("{cause}: {rejected}: {}", fault.what);
+            let text = format!("{rejected}: {}", without_excerpt(&fault.what));
+            return Err(Error::new(Code::FailedPrecondition, text));
         }
-        let (mut done, mut refused) = (vec!["settings"], String::new());
+        let mut answer = ReloadResponse {
+            changed: self.state.take_changes(),
+            restart_needed: self.state.restart_needed(),
+            ..ReloadResponse::default()
+        };
         if let Some(audit) = &self.audit {
             audit.reopen();
-            done.push("the file of the audit log");
+            answer.files.push("the file of the audit log".to_owned());
         }
         if let Some(tls) = &self.tls {
-            match tls.reload().await {
-                TlsReload::Loaded => done.push("the files of TLS"),
-                TlsReload::Unchanged => done.push("the files of TLS, which are the same"),
-                TlsReload::Refused => {
-                    refused.push_str("; the files of TLS are refused, so those from before stay in service");
-                }
-            }
+            note(&mut answer, "the files of TLS", tls.reload().await);
         }
         if let Some(authority) = &self.authority {
-            match authority.reload().await {
-                TlsReload::Loaded => done.push("the files of the authority for identities"),
-                TlsReload::Unchanged => done.push("the files of the authority for identities, which are the same"),
-                TlsReload::Refused => {
-                    refused.push_str("; the files of the authority for identities are refused, ");
-                    refused.push_str("so those from before stay in service");
-                }
-            }
+            note(&mut answer, "the files of the authority for identities", authority.reload().await);
         }
-        tracing::info!("SIGHUP: reloaded {}{refused}", done.join(", "));
+        let done: Vec<_> = ["settings"].into_iter().chain(answer.files.iter().map(String::as_str)).collect();
+        let refused = answer.refused.iter().map(|refused| format!("; {refused}")).collect::<String>();
+        tracing::info!("{cause}: reloaded {}{refused}", done.join(", "));
+        Ok(answer)
+    }
+}
+
+/// Adds the outcome of reading files again to the answer.
+fn note(answer: &mut ReloadResponse, files: &str, outcome: TlsReload) {
+    match outcome {
+        TlsReload::Loaded => answer.files.push(files.to_owned()),
+        TlsReload::Unchanged => answer.files.push(format!("{files}, which are the same")),
+        TlsReload::Refused(fault) => {
+            answer.refused.push(format!("{files} are refused, so those from before stay in service: {fault}"));
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Configuration for Reloader {
+    async fn reload(&self) -> Result<ReloadResponse, Error> {
+        self.reload_by("a caller's reload").await
+    }
+
+    fn restart_needed(&self) -> Vec<String> {
+        self.state.restart_needed()
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.state.fault()
     }
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use mortise_api::{
-    ReservedPorts, ServeError, ServerInfo, Services,
+    Allowed, ReservedPorts, ServeError, ServerInfo, Services,
     metrics::{MetricsHandle, install_metrics},
 };
 use mortise_audit::{AuditLog, Events};
@@ -26,10 +26,11 @@ use mortise_plugin_host::{LoadError, Sandbox, SandboxOptions};
 use mortise_plugin_manager::Manager;
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_region::Replication;
+use mortise_resource::data::server_status_response::ScheduledBackups as BackupState;
 use mortise_service::ResourceService;
 use mortise_service::registry::{Registry, RegistryError};
 use mortise_store::{MemberInfo, StoreError};
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use crate::{
     announce::announce,
@@ -40,7 +41,8 @@ use crate::{
     plugins,
     provider::ProviderSocket,
     reload::Reloader,
-    settings::{self, Config, ConfigError, LiveSettings, Settings, parts},
+    scheduled_backups::ScheduledBackups,
+    settings::{self, Config, ConfigError, Effects, LiveSettings, LiveState, Settings, parts},
     signals::Signals,
     sockets::{Access, LocalSocket},
     store::{OpenError, Store},
@@ -150,6 +152,7 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
     let metrics = install_metrics().map_err(|e| system("cannot set up metrics")(io::Error::other(e)))?;
     let ports = mortise_api::bind(parts::server(&config, dns_optional)).await?;
     let live = LiveSettings::new(mode, reload, log)?;
+    let (live_state, effects) = (live.state(), live.effects());
 
     let mut open = OpenParts::default();
     let started = tokio::select! {
@@ -170,7 +173,9 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
                 started_at,
                 started: begun,
             };
-            let served = serve_parts(mode, &config, about, (parts, metrics), ports, (&signals, &tasks)).await;
+            follow_settings(&effects, &parts, ports.allowed());
+            let live = (live_state, metrics);
+            let served = serve_parts(mode, &config, about, (parts, live), ports, (&signals, &tasks)).await;
             let refused = open.close().await;
             tracing::info!("stopped");
             // A supervisor must not take a store that refused writes for a clean end.
@@ -220,6 +225,7 @@ struct Parts {
     regions: Replication,
     audit: Option<AuditLog>,
     store: Store,
+    backups: watch::Receiver<Option<BackupState>>,
 }
 
 /// Starts the parts behind the ports. Those that a stop must close are in `open` as soon as they exist. Safe to cancel.
@@ -232,7 +238,7 @@ async fn start(
 ) -> Result<Parts, RunError> {
     let cache_dir = parts::cache_dir(config, temporary);
     open.opening = Some(Store::begin(config)?);
-    let sandbox_options = SandboxOptions { identities: plugins::age_identities(config)?, ..parts::sandbox(config) };
+    let sandbox_options = SandboxOptions { identities: parts::age_identities(config)?, ..parts::sandbox(config) };
     let sandbox = Sandbox::with_options(&parts::limits(config), sandbox_options, cache_dir)?;
     let mut plugin_options = plugins::options(config, live)?;
     let opened = match &mut open.opening {
@@ -273,7 +279,22 @@ async fn start(
 
     let regions = Replication::new(service.clone(), settings::region::peers(config));
     open.tasks.push(tasks.spawn("the replication from other regions", regions.clone().run()));
-    Ok(Parts { service, registry, manager, controller_manager, regions, audit, store })
+    let (scheduled, backups) = ScheduledBackups::new(config).map_err(ConfigError::from)?;
+    if let Some(scheduled) = scheduled {
+        let following = scheduled.follow(manager.clone(), service.clone(), store.leases());
+        open.tasks.push(tasks.spawn("the scheduled backups", following));
+    }
+    Ok(Parts { service, registry, manager, controller_manager, regions, audit, store, backups })
+}
+
+/// Lets parts of the server take changed settings.
+fn follow_settings(effects: &Effects, parts: &Parts, allowed: Allowed) {
+    let (service, logs) = (parts.service.clone(), parts.manager.logs().clone());
+    effects.add(move |config| {
+        service.set_rates(parts::rates(config));
+        allowed.set(&config.http.allowed_hosts, &config.http.allowed_origins);
+        logs.set_levels(parts::log_levels(config));
+    });
 }
 
 /// Opens the unix socket for local users. Without a usable path the server has its ports alone.
@@ -289,15 +310,21 @@ async fn serve_parts(
     mode: Mode,
     config: &Config,
     about: ServerInfo,
-    (parts, metrics): (Parts, MetricsHandle),
+    (parts, (state, metrics)): (Parts, (LiveState, MetricsHandle)),
     ports: ReservedPorts,
     (signals, tasks): (&Signals, &TaskWatch),
 ) -> Result<(), RunError> {
     let (grpc, http) = ports.addrs().map_err(system("cannot read the ports' addresses"))?;
     let dns = ports.dns_addr().map_err(system("cannot read the ports' addresses"))?;
-    let Parts { service, registry, manager, controller_manager, regions, audit, store } = parts;
-    let reloader =
-        Reloader { manager: manager.clone(), audit, tls: ports.tls_files(), authority: ports.authority_files() };
+    let Parts { service, registry, manager, controller_manager, regions, audit, store, backups } = parts;
+    let reloader = Arc::new(Reloader {
+        manager: manager.clone(),
+        audit,
+        tls: ports.tls_files(),
+        authority: ports.authority_files(),
+        state,
+        turn: tokio::sync::Mutex::default(),
+    });
 
     let socket = open_socket(config).await;
     let path = socket.as_ref().map(|(path, _)| path.clone());
@@ -314,11 +341,21 @@ async fn serve_parts(
         started_at: about.started_at,
     });
     systemd::ready(grpc, http);
-    let reloading = tokio::spawn(reloader.follow(signals.clone()));
+    let reloading = tokio::spawn(reloader.clone().follow(signals.clone()));
     let reloads = reloading.abort_handle();
     tasks.over("the reload after SIGHUP", reloading);
     let about = ServerInfo { provider_socket: provider.as_ref().map(|provider| provider.path.clone()), ..about };
-    let services = Services { about, service, registry, manager, controller_manager, regions, metrics };
+    let services = Services {
+        about,
+        service,
+        registry,
+        manager,
+        controller_manager,
+        regions,
+        metrics,
+        configuration: reloader,
+        backups,
+    };
     let (signals, panicked) = (signals.clone(), tasks.clone());
     let stopped = Box::pin(async move {
         tokio::select! {

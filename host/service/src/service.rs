@@ -16,7 +16,7 @@ use crate::{
     access_upkeep::AccessUpkeep,
     call::{Call, Origin, WriterQueues},
     change::{Changes, UpgradeReport},
-    core::{Core, Options},
+    core::{Core, Options, Rates},
     deletion::{Deletions, RemovalError, TenancyCleanup},
     lists::{Lists, TypeWatch},
     private_bytes::PrivateBytes,
@@ -140,6 +140,11 @@ impl ResourceService {
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.core.backend
+    }
+
+    /// Changes the rates of requests; requests that were counted before do not count any more.
+    pub fn set_rates(&self, rates: Rates) {
+        self.core.set_rates(rates);
     }
 
     /// Returns the region of this server.

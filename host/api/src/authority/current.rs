@@ -112,7 +112,7 @@ impl Authority {
             let Ok(now) = spawn_blocking(move || stamps(&options)).await else { continue };
             let judge;
             (watched, judge) = watched.next(now);
-            if judge && self.reload(now, false).await != TlsReload::Refused {
+            if judge && self.reload(now, false).await.is_in_service() {
                 expiry = ExpiryMonitor::default();
             }
         }
@@ -139,7 +139,7 @@ impl Authority {
                 tracing::error!(
                     "identities: the changed files are refused, and the files that were read before stay in service: {e}"
                 );
-                TlsReload::Refused
+                TlsReload::Refused(e.to_string())
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use super::{error::AuthorityError, issuer::LoadedIssuer};
+
 /// Requests that are verified and signed at the same time. One takes about a millisecond.
 pub(super) const MAX_SIGNERS: usize = 4;
 
@@ -23,4 +25,12 @@ pub struct IdentityOptions {
     pub clock_allowance: Duration,
     /// Interval for checking the files.
     pub rescan: Duration,
+}
+
+impl IdentityOptions {
+    /// Reads the files, makes a trial certificate, and returns the fault. Changes nothing. Blocks.
+    #[must_use]
+    pub fn fault(&self) -> Option<AuthorityError> {
+        LoadedIssuer::read(self).err()
+    }
 }

@@ -76,8 +76,12 @@ async fn send_failure(
     answers.send(Err(status(fault))).await.ok();
 }
 
-/// Opens store and files as of one moment.
-async fn begin(
+/// Opens store and files as of one moment. Loads of plugins wait meanwhile. `config`: the configuration's file, too.
+///
+/// # Errors
+/// `ResourceExhausted`: too many backups are running. `Unavailable`: the server is stopping. Faults of the store and of
+/// the files.
+pub async fn begin(
     manager: &Manager,
     service: &ResourceService,
     config: bool,

@@ -1,5 +1,7 @@
 //! The server service on gRPC.
 
+use std::sync::Arc;
+
 use mortise_plugin_manager::Manager;
 use mortise_resource::data;
 use mortise_resource::grpc::mortise::server_service_server::ServerService;
@@ -9,12 +11,13 @@ use super::{
     backup::{Pieces, backup},
     status::answer,
 };
-use crate::{call::call_span, observability::server_status::Sources};
+use crate::{call::call_span, configuration::Configuration, observability::server_status::Sources};
 
 /// The service, for gRPC.
 pub(crate) struct ServerApi {
     pub(crate) sources: Sources,
     pub(crate) manager: Manager,
+    pub(crate) configuration: Arc<dyn Configuration>,
 }
 
 #[tonic::async_trait]
@@ -31,6 +34,10 @@ impl ServerService for ServerApi {
         _: Request<data::ListMembersRequest>,
     ) -> Result<Response<data::ListMembersResponse>, Status> {
         answer(call_span("server.ListMembers"), self.sources.members()).await
+    }
+
+    async fn reload(&self, _: Request<data::ReloadRequest>) -> Result<Response<data::ReloadResponse>, Status> {
+        answer(call_span("server.Reload"), self.configuration.reload()).await
     }
 
     type BackupStream = Pieces;

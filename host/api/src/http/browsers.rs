@@ -118,10 +118,10 @@ pub(super) async fn guard(State(shared): State<Shared>, request: Request, next: 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::options::Allowed, *};
 
     fn contains(listening: &str, host: &str) -> bool {
-        Hosts::new(listening.parse().unwrap(), &["Api.example.org".to_owned()], None).allows(host)
+        Hosts::new(listening.parse().unwrap(), Allowed::new(&["Api.example.org".to_owned()], &[]), None).allows(host)
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn refused(method: Method, headers: &[(&'static str, &'static str)]) -> bool {
-        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[], None);
+        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), Allowed::default(), None);
         let headers = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value)));
@@ -196,7 +196,7 @@ mod tests {
             assert!(refused(Method::GET, &[("host", host)]), "{host}");
         }
         assert!(!refused(Method::GET, &[]), "HTTP/1.0, which no browser speaks");
-        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), &[], None);
+        let hosts = Hosts::new("127.0.0.1:8500".parse().unwrap(), Allowed::default(), None);
         let proxied = Uri::from_static("http://evil.example/api");
         assert!(hosts.check(&Method::GET, &proxied, &HeaderMap::new(), true).is_err());
     }

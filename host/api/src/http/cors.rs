@@ -5,8 +5,6 @@
 //! never `*`, and allow no cookies or certificates: a page sends its token in a header. Without listed origins nothing
 //! here has an effect.
 
-use std::sync::Arc;
-
 use axum::{
     extract::Request,
     http::{
@@ -18,6 +16,8 @@ use axum::{
     },
     response::{IntoResponse as _, Response},
 };
+
+use super::options::Allowed;
 
 /// Methods that a page may use.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, PUT, PATCH, POST, DELETE");
@@ -37,12 +37,12 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The listed origins. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Origins(Arc<[String]>);
+pub(super) struct Origins(Allowed);
 
 impl Origins {
     /// The origins of the setting.
-    pub(super) fn new(listed: &[String]) -> Self {
-        Self(listed.iter().map(|origin| origin.to_ascii_lowercase()).collect())
+    pub(super) fn new(listed: Allowed) -> Self {
+        Self(listed)
     }
 
     /// The origin of a request, if it is a single listed one.
@@ -50,13 +50,13 @@ impl Origins {
         let mut origins = headers.get_all(ORIGIN).iter();
         let (origin, None) = (origins.next()?, origins.next()) else { return None };
         let text = origin.to_str().ok()?.to_ascii_lowercase();
-        self.0.contains(&text).then(|| origin.clone())
+        self.0.has_origin(&text).then(|| origin.clone())
     }
 
     /// Adds the headers for the browser. `listed` is the origin of the request, if it is listed.
     pub(super) fn finish(&self, mut response: Response, listed: Option<HeaderValue>) -> Response {
         let headers = response.headers_mut();
-        if !self.0.is_empty() {
+        if self.0.has_origins() {
             // A cache must not answer one origin with the headers for another one.
             headers.append(VARY, HeaderValue::from_static("origin"));
         }
@@ -85,7 +85,10 @@ mod tests {
 
     #[test]
     fn only_a_single_listed_origin_counts() {
-        let origins = Origins::new(&["https://App.example.org".to_owned(), "http://localhost:3000".to_owned()]);
+        let origins = Origins::new(Allowed::new(
+            &[],
+            &["https://App.example.org".to_owned(), "http://localhost:3000".to_owned()],
+        ));
         let listed = |sent: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for origin in sent {

@@ -8,6 +8,7 @@ use std::{
 
 use axum::http::uri::Authority;
 
+use super::options::Allowed;
 use crate::tls::Tls;
 
 /// The hosts for which requests are answered. Cheap to clone.
@@ -16,15 +17,14 @@ pub(crate) struct Hosts {
     listening: IpAddr,
     #[cfg(feature = "ui")]
     port: u16,
-    allowed: Arc<[String]>,
+    allowed: Allowed,
     tls: Option<Arc<Tls>>,
 }
 
 impl Hosts {
     /// The hosts of a server with this listening address: the names of `http.allowed_hosts` and of the certificate are
     /// added.
-    pub(crate) fn new(listening: SocketAddr, allowed: &[String], tls: Option<Arc<Tls>>) -> Self {
-        let allowed = allowed.iter().map(|name| name.to_ascii_lowercase()).collect();
+    pub(crate) fn new(listening: SocketAddr, allowed: Allowed, tls: Option<Arc<Tls>>) -> Self {
         Self {
             listening: listening.ip().to_canonical(),
             #[cfg(feature = "ui")]
@@ -69,7 +69,7 @@ impl Hosts {
         let name = name.strip_suffix('.').unwrap_or(&name);
         name == "localhost"
             || name.ends_with(".localhost")
-            || self.allowed.iter().any(|allowed| allowed == name)
+            || self.allowed.has_host(name)
             || self.tls.as_ref().is_some_and(|tls| tls.names(name))
     }
 }

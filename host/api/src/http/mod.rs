@@ -82,7 +82,7 @@ use tokio::sync::watch as signal;
 
 use crate::{observability::requests::HttpCounts, write_health::WriteHealth};
 
-pub use options::HttpOptions;
+pub use options::{Allowed, HttpOptions};
 
 pub(crate) use consul::Facts;
 pub(crate) use hosts::Hosts;

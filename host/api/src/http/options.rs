@@ -1,7 +1,8 @@
 //! Settings of the HTTP port.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 
 /// Options of the HTTP port, in config.toml.
@@ -19,10 +20,51 @@ pub struct HttpOptions {
     pub keep_alive: Duration,
     /// Largest body, bytes. Parsing JSON may take a hundred times as much memory.
     pub max_body_bytes: usize,
-    /// Additional names of the server, besides `localhost` and literal addresses (`browsers`).
-    pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may use the API (`cors`).
-    pub allowed_origins: Vec<String>,
+    /// Additional names of the server, and origins of web pages; they change while the port is open.
+    pub allowed: Allowed,
+}
+
+/// Names of the server besides `localhost` and literal addresses (`browsers`), and origins of web pages that may use
+/// the API (`cors`). A change applies from the next request on. Cheap to clone; clones share their content.
+#[derive(Debug, Clone, Default)]
+pub struct Allowed(Arc<ArcSwap<AllowedNames>>);
+
+/// The content of [`Allowed`], in lower case.
+#[derive(Debug, Default)]
+struct AllowedNames {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Allowed {
+    /// Makes lists with this content.
+    #[must_use]
+    pub fn new(hosts: &[String], origins: &[String]) -> Self {
+        let allowed = Self::default();
+        allowed.set(hosts, origins);
+        allowed
+    }
+
+    /// Replaces the content of both lists.
+    pub fn set(&self, hosts: &[String], origins: &[String]) {
+        let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        self.0.store(Arc::new(AllowedNames { hosts: lower(hosts), origins: lower(origins) }));
+    }
+
+    /// Returns whether a name of the server is listed. `name` is in lower case.
+    pub(super) fn has_host(&self, name: &str) -> bool {
+        self.0.load().hosts.iter().any(|allowed| allowed == name)
+    }
+
+    /// Returns whether an origin is listed. `origin` is in lower case.
+    pub(super) fn has_origin(&self, origin: &str) -> bool {
+        self.0.load().origins.iter().any(|allowed| allowed == origin)
+    }
+
+    /// Returns whether any origin is listed.
+    pub(super) fn has_origins(&self) -> bool {
+        !self.0.load().origins.is_empty()
+    }
 }
 
 impl Default for HttpOptions {
@@ -34,8 +76,7 @@ impl Default for HttpOptions {
             stall_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
             max_body_bytes: Self::body_bytes(50 << 20, 1 << 20),
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
+            allowed: Allowed::default(),
         }
     }
 }

@@ -59,7 +59,7 @@ impl Shared {
             openapi: Arc::default(),
             bodies: body::Budget::new(options.max_body_bytes),
             watches,
-            origins: Origins::new(&options.allowed_origins),
+            origins: Origins::new(options.allowed.clone()),
             options,
             #[cfg(feature = "ui")]
             sessions: super::ui::sessions::Sessions::new(hosts.has_tls(), hosts.port()),

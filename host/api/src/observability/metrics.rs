@@ -78,6 +78,10 @@ pub const ALL: &[Metric] = table! {
         "Openings of another file by the audit log, after a move, a removal or a request.";
     Counter mortise_audit_sink_records_total(sink, outcome)
         "Records given to a sink of the audit log (audit.sinks): written, or dropped because the sink took none.";
+    Gauge mortise_backup_last_success_timestamp_seconds()
+        "Unix time of the newest file of scheduled backups; 0 without a file.";
+    Counter mortise_backup_runs_total(outcome)
+        "Scheduled backups: done, or failed.";
     Counter mortise_busy_replaced_total(place)
         "Connections (grpc, http, dns, local) that ended with their calls to make room for others.";
     Counter mortise_caller_refused_total(kind)

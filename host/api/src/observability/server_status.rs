@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -13,7 +14,7 @@ use mortise_resource::{
     Error,
     data::{
         self, PeerRegion, PeerState, ServerStatusResponse,
-        server_status_response::{ControllerState, PluginState, Store, TypeCount},
+        server_status_response::{ControllerState, PluginState, ScheduledBackups, Store, TypeCount},
     },
     pb,
     tenancy::WILDCARD,
@@ -22,6 +23,9 @@ use mortise_resource::{
 use mortise_service::ResourceService;
 use mortise_store::{Consistency, Health, Query, Stats, TypeKey};
 use prost::Message as _;
+use tokio::sync::watch;
+
+use crate::configuration::Configuration;
 
 use super::{
     process::process,
@@ -59,6 +63,8 @@ pub(crate) struct Sources {
     pub(crate) metrics: PrometheusHandle,
     pub(crate) counts: RequestCounts,
     pub(crate) http_counts: HttpCounts,
+    pub(crate) configuration: Arc<dyn Configuration>,
+    pub(crate) backups: watch::Receiver<Option<ScheduledBackups>>,
 }
 
 impl Sources {
@@ -89,6 +95,9 @@ impl Sources {
                 .map(|((group, kind), count)| TypeCount { group, kind, count: count as u64 })
                 .collect(),
             process: Some(process()),
+            restart_needed: self.configuration.restart_needed(),
+            scheduled_backups: self.backups.borrow().clone(),
+            configuration_fault: self.configuration.fault().unwrap_or_default(),
             provider_socket: self
                 .about
                 .provider_socket
@@ -150,10 +159,25 @@ impl Sources {
                 ));
             }
         }
+        warnings.extend(self.configuration_warnings());
+        warnings.extend(self.backups.borrow().as_ref().filter(|backups| !backups.fault.is_empty()).map(|backups| {
+            format!("the last scheduled backup failed, and the next one is the next attempt: {}", backups.fault)
+        }));
         if watches * 10 >= max_watches * 9 {
             warnings.push(format!("{watches} of {max_watches} watches are open (limit service.max_watches)"));
         }
         warnings
+    }
+
+    /// Changes of the configuration that are not in force, a sentence each.
+    fn configuration_warnings(&self) -> impl Iterator<Item = String> {
+        let fault = self.configuration.fault().map(|fault| {
+            format!("the configuration as it is now is rejected, and the one from before is in force: {fault}")
+        });
+        let waiting = self.configuration.restart_needed();
+        let waiting = (!waiting.is_empty())
+            .then(|| format!("restart mortise for these changed settings to take effect: {}", waiting.join(", ")));
+        fault.into_iter().chain(waiting)
     }
 
     /// The state of plugins, from their resources and metrics.

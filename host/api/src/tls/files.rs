@@ -70,6 +70,20 @@ impl Configs {
         Ok(Self { grpc, http, certificate, expiring })
     }
 
+    /// Returns the faults of the files: at most one of the certificate and its key, and one of the authorities. Blocks.
+    pub(super) fn faults(options: &TlsOptions) -> Vec<TlsError> {
+        let own = TlsOptions { client_ca_file: None, ..options.clone() };
+        let own = Self::read(&own).err();
+        let clients = options.client_ca_file.as_ref().and_then(|path| {
+            let read = certificates(CLIENT_CA_FILE, path).and_then(|authorities| {
+                describe(CLIENT_CA_FILE, path, &authorities)?;
+                client_verifier(path, authorities, options.client_certs, &Arc::new(ring::default_provider()))
+            });
+            read.err()
+        });
+        own.into_iter().chain(clients).collect()
+    }
+
     /// Logs which certificate is in use.
     pub(super) fn log_certificate(&self, what: &str) {
         let Certificate { serial, .. } = &self.certificate;

@@ -74,6 +74,12 @@ impl TlsOptions {
 
     /// Time between two looks at the files. A change is read once the files have stayed the same for as long.
     pub const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
+
+    /// Reads the files, and returns their faults. Changes nothing. Blocks.
+    #[must_use]
+    pub fn faults(&self) -> Vec<TlsError> {
+        files::Configs::faults(self)
+    }
 }
 
 /// The duty of clients to show a certificate.

@@ -21,14 +21,21 @@ use super::{
 pub struct TlsFiles(pub(crate) Arc<Tls>);
 
 /// Outcome of a look at the files of TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TlsReload {
     /// They are in service already.
     Unchanged,
     /// They have changed, and are in service.
     Loaded,
-    /// They are faulty, so the earlier ones stay in service. The log has the fault.
-    Refused,
+    /// They are faulty, so the earlier ones stay in service. The log has this fault, too.
+    Refused(String),
+}
+
+impl TlsReload {
+    /// Returns whether the files as they are now are in service.
+    pub(crate) fn is_in_service(&self) -> bool {
+        !matches!(self, Self::Refused(_))
+    }
 }
 
 impl TlsFiles {
@@ -78,7 +85,7 @@ impl Tls {
             let judge;
             (watched, judge) = watched.next(now);
             // A reload at a signal may have come first.
-            if judge && self.reload(now, false).await != TlsReload::Refused {
+            if judge && self.reload(now, false).await.is_in_service() {
                 expiry = ExpiryMonitor::default();
                 expiry.check(&self.configs.load().expiring);
             }
@@ -106,7 +113,7 @@ impl Tls {
                 tracing::error!(
                     "TLS: the changed files are refused, and the files that were read before stay in service: {e}"
                 );
-                TlsReload::Refused
+                TlsReload::Refused(e.to_string())
             }
         }
     }

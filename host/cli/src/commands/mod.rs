@@ -8,7 +8,7 @@ mod access;
 mod adopt;
 mod annotate;
 mod apply;
-mod backup;
+pub mod backup;
 mod catalog;
 mod completions;
 mod context;
@@ -37,6 +37,7 @@ mod protect;
 pub mod provider;
 mod prune;
 mod regions;
+mod reload;
 mod replace;
 mod resource;
 mod server_status;
@@ -130,9 +131,9 @@ pub enum Command {
     /// Shows the running servers that share the store
     #[command(after_help = after(members::EXAMPLES))]
     Members(Box<members::Members>),
-    /// Writes everything that the server holds into one file, while it serves
-    #[command(after_help = after(backup::EXAMPLES))]
-    Backup(backup::Backup),
+    /// Makes the server read its configuration, and the files that it names, again
+    #[command(after_help = after(reload::EXAMPLES))]
+    Reload(Box<reload::Reload>),
     /// Writes resources as text, for import and apply
     #[command(after_help = after(export::EXAMPLES))]
     Export(export::Export),
@@ -226,7 +227,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Controllers(controllers) => controllers.run().await,
             Command::Regions(regions) => regions.run().await,
             Command::Members(members) => members.run().await,
-            Command::Backup(backup) => backup.run().await,
+            Command::Reload(reload) => reload.run().await,
             Command::Export(export) => export.run().await,
             Command::Import(import) => import.run().await,
             Command::Catalog(catalog) => catalog.run().await,

@@ -1,8 +1,10 @@
 //! `mortise status` without a resource: the state of the server.
 
+use std::time::SystemTime;
+
 use mortise_resource::data::{
     ServerStatusRequest, ServerStatusResponse,
-    server_status_response::{ControllerState, PluginState, Process, Store},
+    server_status_response::{ControllerState, PluginState, Process, ScheduledBackups, Store},
 };
 
 use crate::{
@@ -47,6 +49,12 @@ fn render(status: &ServerStatusResponse, url: &str, ui: &Ui) -> String {
     line("requests", status.requests.iter().map(|requests| requests.count).sum::<u64>().to_string());
     if store.backups > 0 {
         line("backups", format!("{} being taken", store.backups));
+    }
+    if let Some(backups) = &status.scheduled_backups {
+        line("backup", describe_backups(backups));
+    }
+    if !status.restart_needed.is_empty() {
+        line("restart", format!("needed for {}", status.restart_needed.join(", ")));
     }
     if !store.resources.is_empty() {
         let mut table = Table::new(["type", "resources"]);
@@ -153,6 +161,28 @@ pub(super) fn describe_process(process: &Process) -> String {
 fn describe_data(store: &Store) -> String {
     let temporary = if store.temporary { ", temporary: deleted when the server stops" } else { "" };
     format!("{}, {} on disk{temporary}", store.data_dir, indicatif::HumanBytes(store.bytes_on_disk))
+}
+
+/// Describes the scheduled backups, with ages by the clock of this machine.
+fn describe_backups(backups: &ScheduledBackups) -> String {
+    let ScheduledBackups { schedule, dir, is_here, is_running, last_bytes, files, .. } = backups;
+    let time = |at: Option<&prost_types::Timestamp>| at.and_then(|at| SystemTime::try_from(*at).ok());
+    let last = match time(backups.last_success.as_ref()) {
+        None => format!("none in {dir}"),
+        Some(at) => {
+            let age = indicatif::HumanDuration(at.elapsed().unwrap_or_default());
+            format!("the last of {files} was taken {age} ago ({}, {dir})", indicatif::HumanBytes(*last_bytes))
+        }
+    };
+    let next = time(backups.next.as_ref()).map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    let next = match next {
+        _ if *is_running => "one is being taken".to_owned(),
+        Some(wait) => format!("the next in {}", indicatif::HumanDuration(wait)),
+        None if *is_here => "the next one is due".to_owned(),
+        None => "another server takes them".to_owned(),
+    };
+    let failed = if backups.fault.is_empty() { "" } else { "; the last attempt failed" };
+    format!("{schedule}: {last}; {next}{failed}")
 }
 
 fn describe_history(store: &Store) -> String {

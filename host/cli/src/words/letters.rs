@@ -6,9 +6,10 @@ const MAX_BYTES: usize = 100;
 /// Fewest letters of the beginning of a word that stand for it.
 const MIN_BEGINNING: usize = 3;
 
-/// Returns the candidate that begins with the word, or the one with the fewest edits if they are few enough for a typing
-/// error. `None` if two candidates are as near, or all are too far.
-pub(crate) fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+/// Returns the candidate that begins with the word, or the one with the fewest edits if they are few enough for a
+/// typing error. `None` if two candidates are as near, or all are too far.
+#[must_use]
+pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let word = word.to_lowercase();
     let letters = word.chars().filter(|c| c.is_alphanumeric()).count();
     if word.len() > MAX_BYTES || letters < MIN_BEGINNING {

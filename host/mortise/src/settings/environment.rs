@@ -43,17 +43,28 @@ pub(crate) fn overlay(
 
 /// Variables of all settings that have a default.
 pub(crate) fn variables() -> Vec<String> {
+    keys().iter().map(|key| variable(key)).collect()
+}
+
+/// Keys of all settings that have a default.
+fn keys() -> Vec<String> {
     fn collect(section: &str, table: &Table, found: &mut Vec<String>) {
         for (key, value) in table {
             match value {
                 Value::Table(inner) => collect(&format!("{section}{key}."), inner, found),
-                _ => found.push(variable(&format!("{section}{key}"))),
+                _ => found.push(format!("{section}{key}")),
             }
         }
     }
     let mut found = Vec::new();
     collect("", &Table::try_from(Config::default()).unwrap_or_default(), &mut found);
     found
+}
+
+/// Returns the key of each setting with a variable that is set.
+pub(crate) fn given(env: &impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+    let set = |key: String| Some((variable(&key), key)).filter(|(name, _)| env(name).is_some());
+    keys().into_iter().filter_map(set).collect()
 }
 
 fn parse(key: &str, default: &Value, text: &str) -> Result<Value, SettingError> {

@@ -82,6 +82,8 @@ pub(crate) enum SettingError {
     EtcdPrefix { text: String },
     #[error("store.max_resource_bytes is over {largest}, the most that etcd takes; lower it, or use engine = \"sled\"")]
     TooLargeForEtcd { largest: u64 },
+    #[error("backup.schedule {text:?} is not a schedule: {source}")]
+    Schedule { text: String, source: Box<mortise_backup::ScheduleError> },
     #[error("{key} {}: {source}", path.display())]
     SecretFile { key: &'static str, path: PathBuf, source: std::io::Error },
     #[error("log.level {level:?} is not a filter: {source}; use error, warn, info, debug or trace")]

@@ -4,10 +4,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
+    sync::Arc,
 };
 
 use mortise_plugin_host::PluginSettings;
 use mortise_plugin_manager::ConfigFault;
+use parking_lot::Mutex;
 use toml::{Table, Value};
 
 use super::{
@@ -18,18 +20,86 @@ use super::{
 };
 use crate::{cli::Mode, logging::Log};
 
-/// The setting that a reload changes, besides those of plugins.
-const LEVEL: &str = "log.level";
+/// Settings that take effect without a restart, besides the tables of plugins. An [`Effects`] applies each.
+const LIVE: [&str; 7] = [
+    "log.level",
+    "http.allowed_hosts",
+    "http.allowed_origins",
+    "service.caller_reads_per_second",
+    "service.caller_writes_per_second",
+    "service.reads_per_second",
+    "service.writes_per_second",
+];
 
 /// The running settings, and their source.
 pub(crate) struct LiveSettings {
     mode: Mode,
     source: Reload,
     log: Log,
+    state: LiveState,
+    effects: Effects,
+}
+
+/// Knowledge about the settings since the start. Cheap to clone; clones share it.
+#[derive(Clone)]
+pub(crate) struct LiveState(Arc<Mutex<Readings>>);
+
+struct Readings {
     /// Settings as of the start, by key.
     started: BTreeMap<String, Value>,
-    /// Settings as of the last reading.
+    /// Settings as of the last right configuration.
     read: BTreeMap<String, Value>,
+    /// Settings of which a caller has heard.
+    reported: BTreeMap<String, Value>,
+    /// Fault of the configuration as it was last read.
+    fault: Option<String>,
+}
+
+impl LiveState {
+    /// Returns the keys of changed settings that take effect with a restart, sorted.
+    pub(crate) fn restart_needed(&self) -> Vec<String> {
+        let readings = self.0.lock();
+        waiting(&readings.started, &readings.read)
+    }
+
+    /// Returns the fault of the configuration as it was last read.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.0.lock().fault.clone()
+    }
+
+    /// Returns the keys that have changed since this function was last called, or since the start.
+    pub(crate) fn take_changes(&self) -> Vec<String> {
+        let mut readings = self.0.lock();
+        let changed = differences(&readings.reported, &readings.read);
+        readings.reported = readings.read.clone();
+        changed.into_iter().collect()
+    }
+}
+
+/// Applies settings to parts of the running server.
+type Effect = Box<dyn Fn(&Config) + Send + Sync>;
+
+/// The parts of the server that take changed settings. Cheap to clone; clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Effects(Arc<Mutex<(Vec<Effect>, Option<Config>)>>);
+
+impl Effects {
+    /// Adds a part. It gets each right configuration, and at once the last one that was read since the start.
+    pub(crate) fn add(&self, effect: impl Fn(&Config) + Send + Sync + 'static) {
+        let mut inner = self.0.lock();
+        if let Some(config) = &inner.1 {
+            effect(config);
+        }
+        inner.0.push(Box::new(effect));
+    }
+
+    fn apply(&self, config: Config) {
+        let mut inner = self.0.lock();
+        for effect in &inner.0 {
+            effect(&config);
+        }
+        inner.1 = Some(config);
+    }
 }
 
 impl LiveSettings {
@@ -39,7 +109,8 @@ impl LiveSettings {
     /// The configuration has changed since, and is wrong.
     pub(crate) fn new(mode: Mode, source: Reload, log: Log) -> Result<Self, ConfigError> {
         let started = by_key(&source.read()?)?;
-        Ok(Self { mode, source, log, read: started.clone(), started })
+        let readings = Readings { read: started.clone(), reported: started.clone(), started, fault: None };
+        Ok(Self { mode, source, log, state: LiveState(Arc::new(Mutex::new(readings))), effects: Effects::default() })
     }
 
     /// The configuration's file, if there is one.
@@ -47,9 +118,25 @@ impl LiveSettings {
         self.source.file()
     }
 
+    /// Knowledge about the settings since the start.
+    pub(crate) fn state(&self) -> LiveState {
+        self.state.clone()
+    }
+
+    /// The parts of the server that take changed settings.
+    pub(crate) fn effects(&self) -> Effects {
+        self.effects.clone()
+    }
+
     /// Reads the configuration again, and applies it. A faulty one changes nothing. Logs which settings changed, and
     /// which ones need a restart. Returns the settings of plugins.
-    pub(crate) fn apply(&mut self) -> Result<PluginSettings, ConfigFault> {
+    pub(crate) fn apply(&self) -> Result<PluginSettings, ConfigFault> {
+        let applied = self.try_apply();
+        self.state.0.lock().fault = applied.as_ref().err().map(|fault| without_excerpt(&fault.what));
+        applied
+    }
+
+    fn try_apply(&self) -> Result<PluginSettings, ConfigFault> {
         let fault = |e: ConfigError| ConfigFault { plugin: self.source.culprit(), what: e.to_string() };
         let next = self.source.read().map_err(fault)?;
         let settings = plugin::read(&next.plugin).map_err(|e| fault(e.into()))?;
@@ -59,23 +146,38 @@ impl LiveSettings {
         }
         let now = by_key(&next).map_err(|e| fault(e.into()))?;
         self.log.set_level(&next.log.level).map_err(|e| fault(e.into()))?;
-        let changed = differences(&self.read, &now);
-        let waiting: Vec<_> = differences(&self.started, &now).into_iter().filter(|key| !is_live(key)).collect();
+        self.effects.apply(next);
+        let mut readings = self.state.0.lock();
+        let changed: Vec<_> = differences(&readings.read, &now).into_iter().collect();
+        let waiting = waiting(&readings.started, &now);
+        readings.read = now;
+        drop(readings);
         if !changed.is_empty() {
-            let changed: Vec<_> = changed.into_iter().collect();
             tracing::info!("the configuration was read again; changed: {}", changed.join(", "));
         }
         if !waiting.is_empty() {
             tracing::warn!("these settings take effect with a restart: {}", waiting.join(", "));
         }
-        self.read = now;
         Ok(settings)
     }
 }
 
-/// Whether a setting takes effect without a restart: the log's level, and the settings and grants of plugins.
+/// Returns a fault on one line, without the lines of the file that TOML's errors show: callers get it, and these lines
+/// may have secrets of plugins.
+pub(crate) fn without_excerpt(fault: &str) -> String {
+    let is_excerpt = |line: &&str| line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit()).starts_with('|');
+    let lines = fault.lines().filter(|line| !is_excerpt(line)).map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(": ")
+}
+
+/// Keys with different values that take effect with a restart.
+fn waiting(started: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> Vec<String> {
+    differences(started, now).into_iter().filter(|key| !is_live(key)).collect()
+}
+
+/// Whether a setting takes effect without a restart.
 fn is_live(key: &str) -> bool {
-    key == LEVEL || matches!(in_plugin(key), Some("settings" | "grants"))
+    LIVE.contains(&key) || matches!(in_plugin(key), Some("settings" | "grants" | "log_level"))
 }
 
 /// The name within the table of a plugin; `None` for any other key.

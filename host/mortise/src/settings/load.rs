@@ -66,6 +66,51 @@ pub(crate) struct Overrides {
     pub(crate) insecure: bool,
 }
 
+impl Overrides {
+    /// Lays the flags over the settings.
+    pub(super) fn apply(&self, table: &mut Table) {
+        let text = |dir: &PathBuf| dir.to_string_lossy().into_owned();
+        for (key, value) in [
+            ("grpc_addr", self.grpc_addr.map(|addr| addr.to_string())),
+            ("http_addr", self.http_addr.map(|addr| addr.to_string())),
+            ("data_dir", self.data_dir.as_ref().map(text)),
+            ("plugin_dir", self.plugin_dir.as_ref().map(text)),
+        ] {
+            table.extend(value.map(|value| (key.to_owned(), Value::String(value))));
+        }
+        // The overlay of the environment has made every table.
+        if let Some(store) = table.get_mut("store").and_then(Value::as_table_mut) {
+            // The name of an engine is a text in every form.
+            store.extend(
+                self.store_engine.and_then(|engine| Some(("engine".to_owned(), Value::try_from(engine).ok()?))),
+            );
+            if let (Some(text), Some(Value::Table(etcd))) = (&self.etcd_endpoints, store.get_mut("etcd")) {
+                let listed = text.split(',').map(str::trim).filter(|addr| !addr.is_empty());
+                let listed = listed.map(|addr| Value::String(addr.to_owned())).collect();
+                etcd.insert("endpoints".to_owned(), Value::Array(listed));
+            }
+        }
+        if self.insecure {
+            table.insert("allow_insecure".to_owned(), Value::Boolean(true));
+        }
+    }
+
+    /// Returns the flag that sets this key.
+    pub(super) fn flag(&self, key: &str) -> Option<&'static str> {
+        let (flag, is_given) = match key {
+            "grpc_addr" => ("--grpc-addr", self.grpc_addr.is_some()),
+            "http_addr" => ("--http-addr", self.http_addr.is_some()),
+            "data_dir" => ("--data-dir", self.data_dir.is_some()),
+            "plugin_dir" => ("--plugin-dir", self.plugin_dir.is_some()),
+            "store.engine" => ("--store-engine", self.store_engine.is_some()),
+            "store.etcd.endpoints" => ("--etcd-endpoints", self.etcd_endpoints.is_some()),
+            "allow_insecure" => ("--insecure", self.insecure),
+            _ => return None,
+        };
+        is_given.then_some(flag)
+    }
+}
+
 /// The configuration with the origin of its settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -114,31 +159,7 @@ impl Settings {
         let defaults = Table::try_from(Config::default()).map_err(|e| SettingError::Defaults(Box::new(e)))?;
         renamed::check_environment(env)?;
         overlay("", &defaults, &mut table, env)?;
-        let mut given = |key: &str, value: Option<String>| {
-            if let Some(value) = value {
-                table.insert(key.to_owned(), Value::String(value));
-            }
-        };
-        given("grpc_addr", flags.grpc_addr.map(|addr| addr.to_string()));
-        given("http_addr", flags.http_addr.map(|addr| addr.to_string()));
-        given("data_dir", flags.data_dir.map(|dir| dir.to_string_lossy().into_owned()));
-        given("plugin_dir", flags.plugin_dir.map(|dir| dir.to_string_lossy().into_owned()));
-
-        // The overlay has made every table.
-        if let Some(store) = table.get_mut("store").and_then(Value::as_table_mut) {
-            if let Some(engine) = flags.store_engine {
-                let engine = Value::try_from(engine).map_err(|e| SettingError::Defaults(Box::new(e)))?;
-                store.insert("engine".to_owned(), engine);
-            }
-            if let (Some(text), Some(Value::Table(etcd))) = (flags.etcd_endpoints, store.get_mut("etcd")) {
-                let listed = text.split(',').map(str::trim).filter(|addr| !addr.is_empty());
-                let listed = listed.map(|addr| Value::String(addr.to_owned())).collect();
-                etcd.insert("endpoints".to_owned(), Value::Array(listed));
-            }
-        }
-        if flags.insecure {
-            table.insert("allow_insecure".to_owned(), Value::Boolean(true));
-        }
+        flags.apply(&mut table);
 
         let within = |section: &str, key: &str| table.get(section).is_some_and(|section| section.get(key).is_some());
         let given = Given {

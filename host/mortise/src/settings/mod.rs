@@ -8,21 +8,26 @@
 //! |---|---|
 //! | `table`, `declare`, `range` | the settings; the macro that declares them; ranges of numbers |
 //! | `load`, `environment`, `renamed` | reads file, environment and flags; refuses old names |
+//! | `findings`, `places` | all faults of a configuration; lines of its keys |
 //! | `live` | reads them again while the server runs |
 //! | `rules`, `filter` | checks of settings that need each other, and of the log level |
-//! | `plugin`, `region`, `sinks`, `store` | tables of plugins and of peers; sinks of the audit log; the store |
+//! | `plugin`, `region`, `sinks` | tables of plugins and of peers; sinks of the audit log |
+//! | `store`, `backup` | the store; scheduled backups |
 //! | `parts` | makes the options of each part of the server |
 //! | `sample` | tests: prints `config.toml` |
 //! | `test_limits` | limits that tests change, and operators cannot |
 
+mod backup;
 mod declare;
 mod environment;
 mod error;
 mod filter;
+mod findings;
 mod flag;
 mod live;
 mod load;
 pub(crate) mod parts;
+mod places;
 pub(crate) mod plugin;
 mod range;
 pub(crate) mod region;
@@ -37,8 +42,10 @@ mod test_limits;
 
 pub(crate) use environment::variables;
 pub(crate) use error::{ConfigError, SettingError};
+pub(crate) use findings::{Examined, Finding, Origin, Sources, examine, sort as sort_findings};
 pub(crate) use flag::{flag_help, listen_address};
-pub(crate) use live::LiveSettings;
+pub(crate) use live::{Effects, LiveSettings, LiveState, without_excerpt};
 pub(crate) use load::{Overrides, Settings};
+pub(crate) use places::Places;
 pub(crate) use store::Engine;
-pub(crate) use table::{Config, Log};
+pub(crate) use table::{Config, Log, SECTIONS};

@@ -1,6 +1,7 @@
 //! Options of each part of the server, made from the settings.
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
@@ -9,18 +10,23 @@ use std::{
 
 use mortise_acl::Access;
 use mortise_api::{
-    DestinationOptions, DnsOptions, HttpOptions, IdentityOptions, ServerOptions, TlsOptions, ZonePreference,
+    Allowed, DestinationOptions, DnsOptions, HttpOptions, IdentityOptions, ServerOptions, TlsOptions, ZonePreference,
 };
 use mortise_audit::{AuditLog, Events};
 use mortise_plugin_host::{
-    CompilerProgram, Limits, LogSettings, Quarantine, ReconcileLimits, SandboxOptions, threshold,
+    CompilerProgram, Identities, Limits, LogSettings, LogThreshold, Quarantine, ReconcileLimits, SandboxOptions,
+    threshold,
 };
 use mortise_plugin_manager::controllers::Quota;
 use mortise_service::{Placement, Rates};
 use mortise_store::Quotas;
 use mortise_store_etcd::{Credentials, EtcdOptions, Tls as EtcdTls};
 
-use super::{error::SettingError, store::Engine, table::Config};
+use super::{
+    error::{ConfigError, SettingError},
+    store::Engine,
+    table::Config,
+};
 
 /// The HTTP port.
 pub(crate) fn http(config: &Config) -> HttpOptions {
@@ -34,8 +40,7 @@ pub(crate) fn http(config: &Config) -> HttpOptions {
             config.service.max_request_bytes.to_usize(),
             config.store.max_resource_bytes.to_usize(),
         ),
-        allowed_hosts: config.http.allowed_hosts.clone(),
-        allowed_origins: config.http.allowed_origins.clone(),
+        allowed: Allowed::new(&config.http.allowed_hosts, &config.http.allowed_origins),
     }
 }
 
@@ -118,16 +123,21 @@ fn dns(config: &Config, optional: bool) -> Option<DnsOptions> {
 
 /// The options of the sandbox besides its limits.
 pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
-    // A wrong level was refused with the configuration.
-    let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), threshold(&plugin.log_level)?)));
     SandboxOptions {
         quarantine: quarantine(config),
         logs: plugin_logs(config),
-        log_levels: levels.collect(),
+        log_levels: log_levels(config),
         controllers: reconcile_limits(config),
         identities: None,
         program: CompilerProgram::this(),
     }
+}
+
+/// The thresholds of plugins' logs.
+pub(crate) fn log_levels(config: &Config) -> BTreeMap<String, LogThreshold> {
+    // A wrong level was refused with the configuration.
+    let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), threshold(&plugin.log_level)?)));
+    levels.collect()
 }
 
 /// The limits of hooks.
@@ -226,6 +236,14 @@ pub(crate) fn audit_dir(config: &Config) -> PathBuf {
     }
 }
 
+/// The directory of scheduled backups.
+pub(crate) fn backup_dir(config: &Config) -> PathBuf {
+    match config.backup.dir.as_os_str().is_empty() {
+        true => config.data_dir.join("backups"),
+        false => config.backup.dir.clone(),
+    }
+}
+
 /// The audit log, unless it records nothing.
 pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
     let (audit, test) = (&config.audit, &config.test_limits);
@@ -242,7 +260,8 @@ pub(crate) fn audit(config: &Config) -> Option<mortise_audit::Options> {
     })
 }
 
-fn rates(config: &Config) -> Rates {
+/// The rates of requests.
+pub(crate) fn rates(config: &Config) -> Rates {
     // Zero was refused with the configuration.
     let rate = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
     let service = &config.service;
@@ -319,6 +338,22 @@ pub(crate) fn cluster(config: &Config) -> Result<(EtcdOptions, mortise_store::Op
     let mut copy = store(config);
     copy.path = copy_dir(config);
     Ok((EtcdOptions { endpoints, prefix, credentials, tls }, copy))
+}
+
+/// Reads the identities that decrypt granted secrets, if the settings name a file of them.
+pub(crate) fn age_identities(config: &Config) -> Result<Option<Arc<Identities>>, ConfigError> {
+    let path = &config.plugins.age_identity_file;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    // Resolves links, as far as the path exists.
+    let whole = |path: &Path| path.ancestors().find_map(|above| std::fs::canonicalize(above).ok());
+    let data_dir = std::path::absolute(&config.data_dir).unwrap_or_else(|_| config.data_dir.clone());
+    if data_dir.exists() && whole(path).zip(whole(&data_dir)).is_some_and(|(file, data)| file.starts_with(data)) {
+        return Err(SettingError::AgeIdentityWithData { path: path.clone() }.into());
+    }
+    let identities = Identities::read(path).map_err(|source| SettingError::AgeIdentity(Box::new(source)))?;
+    Ok(Some(Arc::new(identities)))
 }
 
 /// A cache for this machine: a sixteenth of its memory, from 32 MiB to 1 GiB. It fills as data is touched, so a small

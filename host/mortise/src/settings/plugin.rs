@@ -43,6 +43,11 @@ pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSet
     Ok(all)
 }
 
+/// Returns the fault of each plugin's table that has one.
+pub(crate) fn faults(plugins: &BTreeMap<String, PluginConfig>) -> impl Iterator<Item = SettingError> {
+    plugins.iter().filter_map(|(name, plugin)| read(&BTreeMap::from([(name.clone(), plugin.clone())])).err())
+}
+
 fn object(table: &Table, path: &str) -> Result<Map<String, Value>, SettingError> {
     table.iter().map(|(key, item)| Ok((key.clone(), value(item, &format!("{path}.{key}"))?))).collect()
 }

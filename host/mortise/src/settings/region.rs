@@ -52,39 +52,44 @@ impl<'de> Deserialize<'de> for Rings {
     }
 }
 
-/// Refuses a wrong name of the region and unreachable peers.
-pub(crate) fn check(config: &Config) -> Result<(), SettingError> {
+/// Returns the faults of the region, and one of each peer that has any.
+pub(crate) fn faults(config: &Config) -> Vec<SettingError> {
     let region = &config.region;
-    let wrong = |key: String, what: &'static str| Err(SettingError::Region { key, what });
+    let wrong = |key: &str, what: &'static str| SettingError::Region { key: key.to_owned(), what };
+    let mut found = Vec::new();
     if !region.name.is_empty() && !name::is_valid(&region.name) {
-        return wrong("region.name".into(), "has to be lower-case letters, digits and dashes, 63 at most");
+        found.push(wrong("region.name", "has to be lower-case letters, digits and dashes, 63 at most"));
     }
     if region.name.is_empty() && !region.peers.is_empty() {
-        return wrong("region.peers".into(), "have no effect without region.name; say which region this is");
+        found.push(wrong("region.peers", "have no effect without region.name; say which region this is"));
     }
     if region.peers.len() > MAX_PEERS {
-        return wrong("region.peers".into(), "are more than 32");
+        found.push(wrong("region.peers", "are more than 32"));
     }
-    for (name, peer) in &region.peers {
-        let key = |field: &str| format!("region.peers.{name}{field}");
-        if !name::is_valid(name) {
-            return wrong(key(""), "has to have the name of a region: lower-case letters, digits and dashes");
-        }
-        if *name == region.name {
-            return wrong(key(""), "is this server's own region; leave it out");
-        }
-        let is_tls = peer.address.starts_with("https://");
-        if !is_tls && !peer.address.starts_with("http://") {
-            return wrong(key(".address"), "has to be https://HOST:PORT, or http://HOST:PORT without TLS");
-        }
-        if given(&peer.cert_file).is_some() != given(&peer.key_file).is_some() {
-            return wrong(key(".cert_file"), "and key_file go together; set both, or neither");
-        }
-        if !is_tls && [&peer.ca_file, &peer.cert_file].into_iter().any(|file| given(file).is_some()) {
-            return wrong(key(".address"), "has no TLS, which ca_file and cert_file are for; write https://");
-        }
+    found.extend(region.peers.iter().filter_map(|(name, peer)| peer_fault(&region.name, name, peer)));
+    found
+}
+
+/// Returns the fault of a peer of the region `own`.
+fn peer_fault(own: &str, name: &str, peer: &PeerConfig) -> Option<SettingError> {
+    let wrong = |field: &str, what| Some(SettingError::Region { key: format!("region.peers.{name}{field}"), what });
+    if !name::is_valid(name) {
+        return wrong("", "has to have the name of a region: lower-case letters, digits and dashes");
     }
-    Ok(())
+    if name == own {
+        return wrong("", "is this server's own region; leave it out");
+    }
+    let is_tls = peer.address.starts_with("https://");
+    if !is_tls && !peer.address.starts_with("http://") {
+        return wrong(".address", "has to be https://HOST:PORT, or http://HOST:PORT without TLS");
+    }
+    if given(&peer.cert_file).is_some() != given(&peer.key_file).is_some() {
+        return wrong(".cert_file", "and key_file go together; set both, or neither");
+    }
+    if !is_tls && [&peer.ca_file, &peer.cert_file].into_iter().any(|file| given(file).is_some()) {
+        return wrong(".address", "has no TLS, which ca_file and cert_file are for; write https://");
+    }
+    None
 }
 
 /// The options of each peer.

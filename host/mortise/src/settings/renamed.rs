@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Old keys with their new ones.
-const RENAMED: [(&str, &str); 10] = [
+pub(super) const ALL: [(&str, &str); 10] = [
     ("audit.when_full", "audit.on_full"),
     ("dns.queries", "dns.concurrent_queries"),
     ("grpc.answer_bytes", "grpc.outbound_buffer_bytes"),
@@ -27,7 +27,7 @@ pub(crate) fn check_table(table: &Table) -> Result<(), SettingError> {
         key.split_once('.')
             .is_some_and(|(section, name)| table.get(section).is_some_and(|inner| inner.get(name).is_some()))
     };
-    match RENAMED.into_iter().find(|(old, _)| has(old)) {
+    match ALL.into_iter().find(|(old, _)| has(old)) {
         Some((old, new)) => Err(SettingError::Renamed { old, new }),
         None => Ok(()),
     }
@@ -35,7 +35,7 @@ pub(crate) fn check_table(table: &Table) -> Result<(), SettingError> {
 
 /// Refuses the variable of an old key.
 pub(crate) fn check_environment(env: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
-    match RENAMED.into_iter().map(|(old, new)| (variable(old), old, new)).find(|(name, ..)| env(name).is_some()) {
+    match ALL.into_iter().map(|(old, new)| (variable(old), old, new)).find(|(name, ..)| env(name).is_some()) {
         Some((name, old, new)) => Err(ConfigError::Environment { name, source: SettingError::Renamed { old, new } }),
         None => Ok(()),
     }

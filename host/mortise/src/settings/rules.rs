@@ -17,36 +17,40 @@ const MAX_WORKLOAD_ZONE_BYTES: usize = 63;
 impl Config {
     /// Checks all settings. The text of a fault begins with the key, by which its origin is found.
     pub(crate) fn check(&self) -> Result<(), SettingError> {
-        if let Some(name) = self.plugins.bundled.iter().find(|name| bundled::find(name).is_none()) {
-            let known = bundled::ALL.map(|(name, _)| name).join(", ");
-            return Err(SettingError::NotBundled { name: name.clone(), known });
-        }
-        self.plugins.check_trust()?;
-        self.tls.check()?;
-        self.identity.check()?;
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Returns the faults of all settings, at most one for each table whose settings need each other.
+    pub(crate) fn faults(&self) -> Vec<SettingError> {
+        let mut found = Vec::new();
+        let known = bundled::ALL.map(|(name, _)| name).join(", ");
+        let unbundled = self.plugins.bundled.iter().filter(|name| bundled::find(name).is_none());
+        found.extend(unbundled.map(|name| SettingError::NotBundled { name: name.clone(), known: known.clone() }));
+        found.extend(self.plugins.check_trust().err());
+        found.extend(self.tls.check().err());
+        found.extend(self.identity.check().err());
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if let Some(wrong) = self.http.allowed_hosts.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
-            return Err(SettingError::NotAHostName { text: wrong.clone() });
-        }
-        if let Some(wrong) = self.http.allowed_origins.iter().find(|origin| !is_origin(origin)) {
-            return Err(SettingError::NotAnOrigin { text: wrong.clone() });
-        }
+        let unnamed = self.http.allowed_hosts.iter().filter(|name| name.is_empty() || !name.chars().all(is_name));
+        found.extend(unnamed.map(|name| SettingError::NotAHostName { text: name.clone() }));
+        let wrong = self.http.allowed_origins.iter().filter(|origin| !is_origin(origin));
+        found.extend(wrong.map(|origin| SettingError::NotAnOrigin { text: origin.clone() }));
         let (zone, short) = (&self.destination.zone, &self.dns.short_zone);
         for (key, zone) in [("destination.zone", zone), ("dns.short_zone", short)] {
             let is_none = key == "dns.short_zone" && zone.is_empty();
             if !is_none && !is_zone(zone) {
-                return Err(SettingError::NotAZone { key, text: zone.clone() });
+                found.push(SettingError::NotAZone { key, text: zone.clone() });
             }
         }
         if zone == short {
-            return Err(SettingError::SameZone { text: zone.clone() });
+            found.push(SettingError::SameZone { text: zone.clone() });
         }
-        self.dns.check()?;
-        self.store.check()?;
-        region::check(self)?;
-        self.log.filter()?;
-        plugin::read(&self.plugin)?;
-        Ok(())
+        found.extend(self.dns.check().err());
+        found.extend(self.store.check().err());
+        found.extend(self.backup.check().err());
+        found.extend(region::faults(self));
+        found.extend(self.log.filter().err());
+        found.extend(plugin::faults(&self.plugin));
+        found
     }
 }
 

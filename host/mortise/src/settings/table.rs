@@ -14,6 +14,7 @@ use mortise_plugin_manager::controllers::Quota;
 use mortise_service::Rates;
 
 use super::{
+    backup::Backup,
     declare::{Section, Setting, section},
     plugin::PluginConfig,
     range::Range,
@@ -57,6 +58,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     Dns::SECTION,
     Store::SECTION,
     Etcd::SECTION,
+    Backup::SECTION,
     Sandbox::SECTION,
     Controllers::SECTION,
     QuarantineRules::SECTION,
@@ -107,6 +109,7 @@ section! {
         destination: Destination,
         dns: Dns,
         store: Store,
+        backup: Backup,
         sandbox: Sandbox,
         controllers: Controllers,
         quarantine: QuarantineRules,

@@ -22,6 +22,7 @@ const VARIABLE: &str = "MORTISE_TEST_LIMITS";
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TestLimits {
     pub(crate) audit_queue: Option<usize>,
+    pub(crate) backup_interval_ms: Option<Millis>,
     pub(crate) audit_wait_ms: Option<Millis>,
     pub(crate) dns_connections: Option<usize>,
     pub(crate) dns_idle_ms: Option<Millis>,

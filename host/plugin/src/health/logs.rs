@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::broadcast;
 
 use super::log_level::{LogLevel, LogThreshold};
@@ -108,7 +108,7 @@ impl LogLine {
 /// The logs of all plugins.
 pub struct Logs {
     settings: LogSettings,
-    levels: BTreeMap<String, LogThreshold>,
+    levels: RwLock<BTreeMap<String, LogThreshold>>,
     logs_by_plugin: Mutex<HashMap<Arc<str>, PluginLog>>,
     live: broadcast::Sender<Arc<LogLine>>,
 }
@@ -165,7 +165,12 @@ impl Logs {
     #[must_use]
     pub fn new(settings: LogSettings, levels: BTreeMap<String, LogThreshold>) -> Self {
         let (live, _) = broadcast::channel(settings.follow_lines.clamp(1, 1 << 20));
-        Self { settings, levels, logs_by_plugin: Mutex::default(), live }
+        Self { settings, levels: RwLock::new(levels), logs_by_plugin: Mutex::default(), live }
+    }
+
+    /// Replaces the thresholds of plugins, from the next line on.
+    pub fn set_levels(&self, levels: BTreeMap<String, LogThreshold>) {
+        *self.levels.write() = levels;
     }
 
     /// Last lines of a plugin up to that level, oldest first; at most `last`, and at most those kept. The host's lines
@@ -193,7 +198,7 @@ impl Logs {
 
     /// Whether a plugin's lines of this level are accepted.
     pub(crate) fn accepts_level(&self, plugin: &str, level: LogLevel) -> bool {
-        self.levels.get(plugin).copied().unwrap_or(Some(LogLevel::Info)) >= Some(level)
+        self.levels.read().get(plugin).copied().unwrap_or(Some(LogLevel::Info)) >= Some(level)
     }
 
     /// Takes a line of the host about a plugin, regardless of the plugin's level. It may contain line breaks.
@@ -349,6 +354,12 @@ mod tests {
         }
         let counts = ["chatty", "usual", "mute", "nobody"].map(|plugin| logs.tail(plugin, 99, Trace).len());
         assert_eq!(counts, [5, 3, 0, 0]);
+        logs.set_levels(BTreeMap::from([("usual".to_owned(), Some(Error))]));
+        assert!(logs.accepts_level("usual", Error) && !logs.accepts_level("usual", Warn));
+        assert!(
+            logs.accepts_level("mute", Info) && !logs.accepts_level("chatty", Debug),
+            "they have the default again"
+        );
         assert_eq!(
             ["off", "error", "trace", "loud"].map(threshold),
             [Some(None), Some(Some(Error)), Some(Some(Trace)), None]

@@ -124,7 +124,7 @@ impl Call {
     /// # Errors
     /// `ResourceExhausted`: too many a second. `Unavailable`: the log takes no records.
     pub(crate) async fn begin(core: &Core, caller: &Caller, method: Method) -> Result<Self, Error> {
-        core.rates.check(method.category(), caller_number(core, &*caller.authorizer))?;
+        core.rates.load().check(method.category(), caller_number(core, &*caller.authorizer))?;
         let changes = method.category() == Category::Write;
         let call = Self::begin_unrated(core, &caller.authorizer, caller.origin.as_ref(), method.name().into(), changes);
         // Certificates have no types.

@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     /// The registered types; swapped as a whole.
     pub(crate) registry: Arc<ArcSwap<Registry>>,
     pub(crate) options: Options,
-    pub(crate) rates: RateLimits,
+    pub(crate) rates: ArcSwap<RateLimits>,
     /// Number of changes that outlive their callers.
     pub(crate) remainders: watch::Sender<usize>,
     stop: CancellationToken,
@@ -53,13 +53,20 @@ impl Deref for Core {
 
 impl Core {
     pub(crate) fn new(backend: Arc<dyn Backend>, registry: Arc<ArcSwap<Registry>>, options: Options) -> Self {
-        let rates = RateLimits::new(options.rates);
+        let rates = ArcSwap::from_pointee(RateLimits::new(options.rates));
         let (remainders, stop) = (watch::Sender::new(0), CancellationToken::new());
         Self(Arc::new(Shared { backend, registry, options, rates, remainders, stop }))
     }
 }
 
 impl Shared {
+    /// Changes the rates, unless they are these. Counting begins again, so a burst of one second passes.
+    pub(crate) fn set_rates(&self, rates: Rates) {
+        if self.rates.load().rates() != rates {
+            self.rates.store(Arc::new(RateLimits::new(rates)));
+        }
+    }
+
     /// Returns the registered types at this moment.
     pub(crate) fn types(&self) -> Arc<Registry> {
         self.registry.load_full()

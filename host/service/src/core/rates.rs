@@ -127,6 +127,12 @@ impl RateLimits {
         }
     }
 
+    /// Returns the rates.
+    pub(super) fn rates(&self) -> Rates {
+        let ([reads, caller_reads], [writes, caller_writes]) = (self.reads.rates, self.writes.rates);
+        Rates { reads, writes, caller_reads, caller_writes }
+    }
+
     /// Counts a request; `caller` is the number of its caller, where callers are counted one by one.
     ///
     /// # Errors
