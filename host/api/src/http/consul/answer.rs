@@ -1,8 +1,8 @@
 //! Answers to questions: read, printed, and with an index.
 //!
 //! # Cost and limits
-//! [`super::text`] bounds the bytes of an answer. [`WHOLE`] questions about a whole namespace are answered at once; others
-//! wait, [`MAX_TURN_WAIT`] at most. An answer with more than [`SMALL`] instances is printed on a thread of its own, so
+//! [`super::text`] bounds the bytes of an answer. [`WHOLE`] questions about a whole namespace and [`OF_ONE_SERVICE`] about
+//! one service are answered at once; others wait, [`MAX_TURN_WAIT`] at most. An answer with more than [`SMALL`] instances is printed on a thread of its own, so
 //! that it delays no others.
 
 use std::{
@@ -34,7 +34,11 @@ use crate::endpoints::require_catalog;
 /// Questions about a whole namespace that are answered at once.
 const WHOLE: usize = 2;
 
-/// Longest wait of such a question for its turn.
+/// Questions about one service that are answered at once. Each may need some 270 MB, if its instances are as large as they
+/// may be.
+const OF_ONE_SERVICE: usize = 8;
+
+/// Longest wait of a question for its turn.
 const MAX_TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// Most instances of an answer that is printed at once.
@@ -47,6 +51,7 @@ pub(in super::super) struct Consul {
     pub(super) blocked: Arc<Blocked>,
     indexes: Indexes,
     whole: Semaphore,
+    of_one_service: Semaphore,
 }
 
 /// An answer. Cheap to clone.
@@ -73,7 +78,14 @@ impl Consul {
         (watches, limit): (Arc<Semaphore>, usize),
     ) -> Arc<Self> {
         let (blocked, indexes) = (Blocked::new(&service, Places::new(watches, limit)), Indexes::default());
-        Arc::new(Self { service, facts, blocked, indexes, whole: Semaphore::new(WHOLE) })
+        Arc::new(Self {
+            service,
+            facts,
+            blocked,
+            indexes,
+            whole: Semaphore::new(WHOLE),
+            of_one_service: Semaphore::new(OF_ONE_SERVICE),
+        })
     }
 
     /// Answers a question of a caller.
@@ -85,16 +97,20 @@ impl Consul {
         require_catalog(&self.service)?;
         let read_at = self.service.backend().newest_version();
         let reads = Reads { service: &self.service, caller, tenancy: question.tenancy(), found: Found::default() };
-        let mut found = match question.subject.service() {
+        let service = question.subject.service();
+        let (turns, others) = match service {
+            Some(_) => (&self.of_one_service, "other questions about services have all turns; try again later"),
+            None => (
+                &self.whole,
+                "other questions about whole namespaces have all turns; ask for a service by its name, or try again later",
+            ),
+        };
+        let Ok(Ok(_turn)) = timeout(MAX_TURN_WAIT, turns.acquire()).await else {
+            return Err(Error::new(Code::ResourceExhausted, others));
+        };
+        let mut found = match service {
             Some(name) => reads.service(name).await?,
-            None => {
-                let Ok(Ok(_place)) = timeout(MAX_TURN_WAIT, self.whole.acquire()).await else {
-                    let what = "other questions about whole namespaces have all turns; ask for a service by its name, or \
-                                try again later";
-                    return Err(Error::new(Code::ResourceExhausted, what));
-                };
-                reads.all().await?
-            }
+            None => reads.all().await?,
         };
         let slots = std::mem::take(&mut found.slots);
         let (place, asked) = (self.place(question), question.clone());
