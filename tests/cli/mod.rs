@@ -14,6 +14,7 @@ mod errors_files;
 mod events;
 mod export;
 mod flags;
+mod going;
 mod help;
 mod live;
 mod operators;

@@ -38,6 +38,11 @@ async fn a_plugin_s_life() {
     let out = done(plugin(&server, &["install", one, "--name", NAME]).await);
     assert!(out.starts_with("plugin version-stamp: version 1.0.0 (sha256 ") && out.contains(") serves"), "{out}");
     assert!(done(plugin(&server, &["install", one, "--name", NAME]).await).contains("serves already, nothing changed"));
+    // Not a plugin's name, so the one in the manifest counts.
+    let dated = server.data_dir.join("tool-1.2.wasm");
+    fs::copy(one, &dated).unwrap();
+    let out = done(plugin(&server, &["install", dated.to_str().unwrap()]).await);
+    assert!(out.starts_with("plugin version-stamp: ") && out.contains("serves already"), "{out}");
     let out = done(plugin(&server, &["install", two, "--name", NAME]).await);
     assert!(out.contains("version 2.0.0") && out.contains("version 1.0.0 is kept for a rollback"), "{out}");
     let out = done(plugin(&server, &["list"]).await);
@@ -129,8 +134,12 @@ async fn what_a_removed_plugin_leaves_held_is_listed_and_let_go() {
         fs::write(&file, lines.collect::<String>()).unwrap();
         mortise(&[&["apply", "--grpc-addr", &addr, "-f", file.to_str().unwrap()], more].concat(), &[]).await
     };
-    assert!(done(apply("b", &["--dry-run"]).await).contains("updated (dry run)"));
-    assert!(done(apply("b", &[]).await).contains("version_stamp.v1.Thing/held updated"));
+    let (code, out, err) = apply("b", &["--dry-run"]).await;
+    assert!(code == Some(0) && out.contains("updated (dry run)"), "{out}{err}");
+    assert_eq!(err, "version_stamp.v1.Thing/held is being deleted, and waits for the finalizers a b\n");
+    let (code, out, err) = apply("b", &[]).await;
+    assert!(code == Some(0) && out.contains("version_stamp.v1.Thing/held updated"), "{out}{err}");
+    assert_eq!(err, "version_stamp.v1.Thing/held is being deleted, and waits for the finalizers b\n");
     assert!(done(apply("", &[]).await).contains("version_stamp.v1.Thing/held updated"));
     assert!(is_gone(&server, &id_of(&stored)).await);
 }

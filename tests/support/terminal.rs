@@ -83,7 +83,8 @@ impl OnTerminal {
     /// True while the terminal passes on keys as they are, without lines and signals.
     pub fn is_raw(&self) -> bool {
         let mut modes = std::mem::MaybeUninit::<libc::termios>::zeroed();
-        #[allow(unsafe_code, reason = "the library with a safe call is built without it; the descriptor is open")]
+        // SAFETY: the descriptor is open for as long as `self`, and the call fills the structure if it returns 0.
+        #[allow(unsafe_code, reason = "the library with a safe call is built without it")]
         let modes = unsafe {
             assert_eq!(libc::tcgetattr(self.keyboard.as_raw_fd(), modes.as_mut_ptr()), 0);
             modes.assume_init()
@@ -142,11 +143,13 @@ fn screen(drawn: &str) -> String {
 /// Opens a terminal: the end of the keyboard and the screen, and that of the command.
 fn open(columns: u16, lines: u16) -> (File, OwnedFd) {
     let (mut outer, mut inner) = (-1, -1);
-    let mut size = libc::winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    #[allow(unsafe_code, reason = "the library with a safe call is built without it; both descriptors are new")]
+    let size = libc::winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the pointers are to variables that outlive the call; both descriptors are new if it returns 0, and are owned
+    // by what is returned alone.
+    #[allow(unsafe_code, reason = "the library with a safe call is built without it")]
     unsafe {
         let null = std::ptr::null_mut();
-        assert_eq!(libc::openpty(&mut outer, &mut inner, null, null.cast(), &mut size), 0);
+        assert_eq!(libc::openpty(&mut outer, &mut inner, null, null.cast(), &size), 0);
         (File::from_raw_fd(outer), OwnedFd::from_raw_fd(inner))
     }
 }

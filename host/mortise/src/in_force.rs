@@ -33,14 +33,14 @@ pub(crate) fn print(common: Common) -> Result<Exit, CliError> {
 fn describe(table: &Table, origin: &dyn Fn(&str) -> Origin) -> String {
     let mut out = String::new();
     for section in SECTIONS {
-        let parts = section.name.split('.').filter(|part| !part.is_empty());
-        let values = parts.fold(Some(table), |within, part| within?.get(part)?.as_table());
+        let mut parts = section.name.split('.').filter(|part| !part.is_empty());
+        let values = parts.try_fold(table, |within, part| within.get(part)?.as_table());
         let settings = section.settings.iter().filter_map(|setting| Some((setting.name, values?.get(setting.name)?)));
         let lines: Vec<_> = settings.map(|(name, value)| line(section.name, name, value, origin)).collect();
         block(&mut out, section.name, &lines);
     }
     for key in ["acl.certificates", "region.peers", "plugin"] {
-        let named = key.split('.').fold(Some(table), |within, part| within?.get(part)?.as_table());
+        let named = key.split('.').try_fold(table, |within, part| within.get(part)?.as_table());
         for (name, value) in named.into_iter().flatten() {
             match value {
                 Value::Table(settings) => named_table(&mut out, key, name, settings, origin),

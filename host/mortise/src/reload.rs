@@ -55,32 +55,37 @@ impl Reloader {
             restart_needed: self.state.restart_needed(),
             ..ReloadResponse::default()
         };
+        let mut refused = String::new();
         if let Some(audit) = &self.audit {
             audit.reopen();
             answer.files.push("the file of the audit log".to_owned());
         }
         if let Some(tls) = &self.tls {
-            note(&mut answer, "the files of TLS", tls.reload().await);
+            refused.extend(note(&mut answer, "the files of TLS", tls.reload().await));
         }
         if let Some(authority) = &self.authority {
-            note(&mut answer, "the files of the authority for identities", authority.reload().await);
+            let outcome = authority.reload().await;
+            refused.extend(note(&mut answer, "the files of the authority for identities", outcome));
         }
         let done: Vec<_> = ["settings"].into_iter().chain(answer.files.iter().map(String::as_str)).collect();
-        let refused = answer.refused.iter().map(|refused| format!("; {refused}")).collect::<String>();
         tracing::info!("{cause}: reloaded {}{refused}", done.join(", "));
         Ok(answer)
     }
 }
 
-/// Adds the outcome of reading files again to the answer.
-fn note(answer: &mut ReloadResponse, files: &str, outcome: TlsReload) {
+/// Adds the outcome of reading files again to the answer. Returns the part of the log's line about a refusal: the log has
+/// the fault already.
+fn note(answer: &mut ReloadResponse, files: &str, outcome: TlsReload) -> Option<String> {
     match outcome {
         TlsReload::Loaded => answer.files.push(files.to_owned()),
         TlsReload::Unchanged => answer.files.push(format!("{files}, which are the same")),
         TlsReload::Refused(fault) => {
-            answer.refused.push(format!("{files} are refused, so those from before stay in service: {fault}"));
+            let refused = format!("{files} are refused, so those from before stay in service");
+            answer.refused.push(format!("{refused}: {fault}"));
+            return Some(format!("; {refused}"));
         }
     }
+    None
 }
 
 #[async_trait::async_trait]

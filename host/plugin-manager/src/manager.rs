@@ -22,7 +22,7 @@ use crate::{
         disable::disable,
         enable::enable,
         inspect::inspect,
-        install::install,
+        install::{install, own_name},
         pause::{Pause, pause},
         remove::remove,
         reset::reset,
@@ -140,7 +140,7 @@ impl Manager {
         self.limit
     }
 
-    /// Loads a component and puts it into the folder, with its signature if that is by a trusted key. Returns the
+    /// Loads a component under a name, or under its own if the name is empty, and puts it into the folder, with its signature if that is by a trusted key. Returns the
     /// resource, and whether it was up to date already.
     ///
     /// # Errors
@@ -164,6 +164,10 @@ impl Manager {
             )));
         }
         self.run(|core| async move {
+            let name = match name.is_empty() {
+                true => own_name(&core, &bytes, signature.clone()).await?,
+                false => name,
+            };
             core.upload(&bytes).await?;
             let installed = install(&core, &name, bytes, signature).await?;
             core.publish(&name, Command::Component).await?;

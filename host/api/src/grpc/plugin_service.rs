@@ -98,12 +98,10 @@ impl PluginApi {
             Error::new(code, format!("the upload ended early: {}", e.message()))
         };
         let first = stream.message().await.map_err(broken)?;
-        let first = first.ok_or_else(|| Error::invalid("name is required, in the first message"))?;
+        let first = first.ok_or_else(|| Error::invalid("sha256 is required, in the first message"))?;
         let data::InstallRequest { name, sha256, chunk: mut bytes, signature, signature_file } = first;
-        for (field, value) in [("name", &name), ("sha256", &sha256)] {
-            if value.is_empty() {
-                return Err(Error::invalid(format!("{field} is required, in the first message")));
-            }
+        if sha256.is_empty() {
+            return Err(Error::invalid("sha256 is required, in the first message"));
         }
         let signature = match (signature.is_empty(), signature_file.is_empty()) {
             (true, _) => signature_file,

@@ -13,8 +13,9 @@ use std::{
 
 use clap::{ArgAction, Args};
 use futures::{StreamExt as _, stream};
-use mortise_resource::{Diagnostic, goten::LabelSelector, pb};
+use mortise_resource::{Diagnostic, goten::LabelSelector, meta, pb};
 use mortise_text::Document;
+use tonic::Code;
 
 use super::{
     only::{self, ChangeArgs, WriteMode},
@@ -32,6 +33,7 @@ use crate::{
     output::{progress::Unit, ui},
     resources::{
         catalog::Catalog,
+        deletion_plan,
         ids::{Key, id_of, placed_title, refers_to_nothing},
         state::{self, WantedState},
         wait,
@@ -208,11 +210,12 @@ impl Apply {
                     let (done, throttle) = (Arc::clone(&done), &throttle);
                     async move {
                         let outcome = self.one(&document, &done, throttle, session, catalog).await;
-                        (document, outcome)
+                        let going = going(session, &document, &outcome).await;
+                        (document, outcome, going)
                     }
                 })
                 .buffered(Throttle::MOST);
-            while let Some((document, outcome)) = coming.next().await {
+            while let Some((document, outcome, going)) = coming.next().await {
                 let outcome = match outcome {
                     Outcome::Failed(error) if refers_to_nothing(&error) => {
                         waiting.push((document, Outcome::Failed(error)));
@@ -232,6 +235,9 @@ impl Apply {
                     && self.wait.is_some()
                 {
                     written.push(resource);
+                }
+                if let Some(held) = going.filter(|_| counts.failed <= MAX_TOLD) {
+                    progress.suspend(|| ui.note(&format!("{} is being deleted, and {held}", placed_title(&id))));
                 }
             }
             if is_last && waiting.len() == tried {
@@ -320,6 +326,24 @@ impl Apply {
     }
 }
 
+/// Describes the reasons for which the stored resource is there, if it is being deleted: a write of it may be refused, and
+/// will not stay. `None` for others.
+async fn going(session: &Session, document: &Document, outcome: &Outcome) -> Option<String> {
+    let stored = match outcome {
+        Outcome::Done(_, resource, _) => resource.as_ref().clone(),
+        Outcome::Planned(plan) => plan.before.clone()?,
+        Outcome::Failed(error) if matches!(error.code, Some(Code::InvalidArgument | Code::FailedPrecondition)) => {
+            // The failure itself is reported in any case.
+            plan::stored(session, &document.resource).await.ok().flatten()?
+        }
+        Outcome::Failed(_) | Outcome::Orphan => return None,
+    };
+    match meta::is_marked(&stored.metadata) && meta::has_finalizers(&stored.metadata) {
+        true => Some(deletion_plan::held(session, &stored).await),
+        false => None,
+    }
+}
+
 /// Reads the stored resource, and writes unless it is as wanted.
 pub(super) async fn write(session: &Session, catalog: &Catalog, wanted: pb::Resource) -> Result<Outcome, CliError> {
     let id = id_of(&wanted);
@@ -343,7 +367,7 @@ pub(super) async fn write(session: &Session, catalog: &Catalog, wanted: pb::Reso
     let request = pb::WriteRequest { resource: Some(wanted) };
     let call = async { session.resources().write(request).await };
     let answer = session.call(placed_title(&id), call).await.map_err(|error| match error.code {
-        Some(tonic::Code::Aborted) if conditional => {
+        Some(Code::Aborted) if conditional => {
             error.remedy("it changed after the file was read; remove version from the file to overwrite it")
         }
         _ => error,

@@ -8,11 +8,11 @@ use futures::{StreamExt as _, stream};
 use mortise_resource::{goten::LabelSelector, meta, pb};
 
 use crate::{
-    CliError, Connect, Exit, Session, Tenancy,
+    CliError, Connect, Exit, Progress, Session, Tenancy,
     apply::files::{self, Files},
     apply::order,
     connect::throttle::Throttle,
-    output::ui,
+    output::{progress::Unit, ui},
     resources::catalog::Catalog,
     resources::deletion_plan,
     resources::ids::{self, id_of, placed_title, read_if_there},
@@ -26,6 +26,9 @@ mortise delete artist/korn album/issues --wait
 mortise delete albums --prefix korn-
 mortise delete artist korn --dry-run
 mortise delete -f shop/ --ignore-not-found";
+
+/// Resources after whose deletion a sum is printed.
+const MANY: usize = 20;
 
 /// Arguments of `delete`.
 #[derive(Debug, Args)]
@@ -77,7 +80,9 @@ impl Delete {
             ui::line("nothing was deleted")?;
             return Ok(Exit::Done);
         };
-        let mut failed = false;
+        let count = levels.iter().map(Vec::len).sum::<usize>();
+        let progress = Progress::begin("deleting", Some(count as u64), Unit::Items);
+        let (mut waiting, mut failed) = (0, 0_usize);
         let mut gone = Vec::new();
         for level in levels {
             let (this, session, throttle) = (&self, &session, Throttle::default());
@@ -89,34 +94,46 @@ impl Delete {
                 })
                 .buffered(Throttle::MOST);
             while let Some((id, done)) = deleting.next().await {
+                progress.advance(1);
                 match done {
-                    Ok(Some((deleted, how))) => {
-                        ui::line(format!("{} {how}", placed_title(&deleted)))?;
+                    Ok(Some(Described { id: deleted, how, waits })) => {
+                        progress.suspend(|| ui::line(format!("{} {how}", placed_title(&deleted))))?;
+                        waiting += usize::from(waits);
                         gone.push(deleted);
                     }
                     Ok(None) if self.ignore_not_found => {}
                     Ok(None) => {
-                        failed = true;
+                        failed += 1;
                         let fault = match id.uid.as_str() {
                             "" => "resource not found".to_owned(),
                             uid => format!("nothing deleted: no resource of this name has the uid {uid}"),
                         };
-                        ui.note(&format!("mortise: {}: {fault}", placed_title(&id)));
+                        progress.suspend(|| ui.note(&format!("mortise: {}: {fault}", placed_title(&id))));
                     }
                     Err(error) if error.exit == Exit::Unreachable => return Err(error),
                     Err(error) => {
-                        failed = true;
-                        ui.note(&format!("mortise: {error}"));
+                        failed += 1;
+                        progress.suspend(|| ui.note(&format!("mortise: {error}")));
                     }
                 }
             }
+        }
+        drop(progress);
+        if count > MANY {
+            let mut sum = format!("{} deleted", gone.len() - waiting);
+            for (number, what) in [(waiting, "waiting for finalizers"), (failed, "failed")] {
+                if number > 0 {
+                    sum.push_str(&format!(", {number} {what}"));
+                }
+            }
+            ui::line(if self.dry_run { format!("{sum} (dry run)") } else { sum })?;
         }
         if self.wait {
             for id in &gone {
                 wait::until_gone(&session, id).await?;
             }
         }
-        Ok(if failed { Exit::Failed } else { Exit::Done })
+        Ok(if failed > 0 { Exit::Failed } else { Exit::Done })
     }
 
     /// Resources to delete, by levels: owned resources before their owners, and the content of a namespace or partition
@@ -171,12 +188,12 @@ impl Delete {
     }
 
     /// Deletes one resource, and describes the result; `None` when it does not exist.
-    async fn one(&self, session: &Session, id: &pb::Id) -> Result<Option<(pb::Id, String)>, CliError> {
+    async fn one(&self, session: &Session, id: &pb::Id) -> Result<Option<Described>, CliError> {
         let Some(stored) = read_if_there(session, id).await? else { return Ok(None) };
         let found = id_of(&stored);
         if self.dry_run {
             let how = deletion_plan::described(session, &found, "deleted").await?;
-            return Ok(Some((found, how)));
+            return Ok(Some(Described { id: found, how, waits: false }));
         }
         let request = pb::DeleteRequest { id: Some(found.clone()), version: String::new() };
         let answer = session.call(placed_title(id), async { session.resources().delete(request).await }).await?;
@@ -189,6 +206,15 @@ impl Delete {
         } else {
             format!("marked for deletion; waiting for finalizers: {}", finalizers.join(" "))
         };
-        Ok(Some((found, how)))
+        Ok(Some(Described { id: found, how, waits: !finalizers.is_empty() }))
     }
+}
+
+/// A deletion of one resource.
+struct Described {
+    id: pb::Id,
+    /// Effect, in words.
+    how: String,
+    /// Finalizers keep the resource.
+    waits: bool,
 }

@@ -93,9 +93,7 @@ fn what_changes_stands_out_and_what_was_there_does_not() {
 #[test]
 fn a_state_that_comes_again_removes_what_is_gone() {
     let mut page = page([Update::Begin, put("a", "POP"), put("b", "POP"), Update::Complete]);
-    for update in [Update::Fault("no changes, trying again: gone".into())] {
-        page.apply((0, update));
-    }
+    page.apply((0, Update::Fault("no changes, trying again: gone".into())));
     assert!(lines(&mut page, (80, 24))[0].contains("no changes, trying again: gone"));
     page.apply((0, Update::Begin));
     page.apply((0, put("b", "METAL")));

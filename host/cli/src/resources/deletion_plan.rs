@@ -2,10 +2,10 @@
 
 use mortise_resource::{
     data::{DeleteStep, PlanDeleteRequest, PlanDeleteResponse, delete_step::Action},
-    pb,
+    meta, pb,
 };
 
-use super::ids::placed_title;
+use super::ids::{id_of, placed_title};
 use crate::{CliError, Session};
 
 /// Describes the effects of a deletion: on the resource, and in further lines on others. `done` says what would be done
@@ -15,6 +15,34 @@ pub(crate) async fn described(session: &Session, id: &pb::Id, done: &str) -> Res
     let call = async { session.ownership().plan_delete(request).await };
     let plan = session.call(placed_title(id), call).await?;
     Ok(text_of(&plan, id, done))
+}
+
+/// Describes the finalizers and resources for which a resource waits that is being deleted, and in further lines those
+/// for which these wait. Without an answer of the server, the finalizers of the resource alone.
+pub(crate) async fn held(session: &Session, going: &pb::Resource) -> String {
+    let id = id_of(going);
+    let request = PlanDeleteRequest { id: Some(id.clone()) };
+    let call = async { session.ownership().plan_delete(request).await };
+    let plan = session.call(placed_title(&id), call).await.unwrap_or_default();
+    held_text(&plan, going)
+}
+
+fn held_text(plan: &PlanDeleteResponse, going: &pb::Resource) -> String {
+    let uid = id_of(going).uid;
+    let hangs = plan.steps.iter().filter(|step| step.action() == Action::Hang);
+    let (own, others): (Vec<_>, Vec<_>) = hangs.partition(|step| step.id.as_ref().is_some_and(|id| id.uid == uid));
+    let reasons: Vec<_> = own.into_iter().flat_map(reasons).collect();
+    let mut text = match reasons.is_empty() {
+        false => reasons.join("; "),
+        true => {
+            let finalizers: Vec<_> = meta::finalizers(&going.metadata).into_iter().collect();
+            format!("waits for the finalizers {}", finalizers.join(" "))
+        }
+    };
+    for step in others {
+        text.push_str(&format!("\n  {} {}", step.id.as_ref().map(placed_title).unwrap_or_default(), line(step)));
+    }
+    text
 }
 
 fn text_of(plan: &PlanDeleteResponse, id: &pb::Id, done: &str) -> String {
@@ -46,6 +74,11 @@ fn line(step: &DeleteStep) -> String {
         Action::Hang => "hangs",
         Action::Unspecified => "unknown",
     };
+    let reasons = reasons(step);
+    if reasons.is_empty() { action.to_owned() } else { format!("{action}: {}", reasons.join("; ")) }
+}
+
+fn reasons(step: &DeleteStep) -> Vec<String> {
     let because = step.because.as_ref().map(placed_title).unwrap_or_default();
     let mut why = Vec::new();
     match (step.action(), step.field.as_str(), because.as_str()) {
@@ -65,7 +98,7 @@ fn line(step: &DeleteStep) -> String {
     if !step.reason.is_empty() {
         why.push(step.reason.clone());
     }
-    if why.is_empty() { action.to_owned() } else { format!("{action}: {}", why.join("; ")) }
+    why
 }
 
 #[cfg(test)]
@@ -82,6 +115,21 @@ mod tests {
 
     fn step(action: Action, name: &str) -> DeleteStep {
         DeleteStep { action: action.into(), id: Some(id(name)), ..DeleteStep::default() }
+    }
+
+    #[test]
+    fn what_is_being_deleted_says_what_it_waits_for() {
+        let namespace = pb::Resource { id: Some(id("blue")), ..pb::Resource::default() };
+        let own = DeleteStep { held_by: vec![id("a")], ..step(Action::Hang, "blue") };
+        let other = DeleteStep { finalizers: vec!["one".into()], ..step(Action::Hang, "a") };
+        let later = step(Action::DeleteLater, "b");
+        let plan = PlanDeleteResponse { steps: vec![later, own, other], ..PlanDeleteResponse::default() };
+        let a = placed_title(&id("a"));
+        assert_eq!(held_text(&plan, &namespace), format!("waits for {a}\n  {a} hangs: waits for the finalizers one"));
+        let none = PlanDeleteResponse::default();
+        let metadata = [("finalizers".to_owned(), "one two".to_owned())].into();
+        let held = pb::Resource { metadata, ..namespace };
+        assert_eq!(held_text(&none, &held), "waits for the finalizers one two");
     }
 
     #[test]

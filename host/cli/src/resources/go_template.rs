@@ -62,7 +62,7 @@ impl GoTemplate {
         let template = Template::new("output")
             .max_range_iters(MAX_ROUNDS)
             .func("exists", |arguments| Ok(Value::Bool(exists(arguments))))
-            .func("base64decode", |arguments| base64decode(arguments));
+            .func("base64decode", base64decode);
         template.parse(text).map(Self).map_err(|error| GoTemplateError::Syntax(Box::new(error)))
     }
 

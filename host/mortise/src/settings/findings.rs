@@ -348,8 +348,8 @@ mod tests {
 
     #[test]
     fn a_right_configuration_has_no_findings_and_a_missing_file_is_one() {
-        assert_eq!(found(Some("[log]\nlevel = \"debug\"\n"), &[("MORTISE_HTTP_API", "false")]), [String::new(); 0]);
-        assert_eq!(found(None, &[]), [String::new(); 0]);
+        assert_eq!(found(Some("[log]\nlevel = \"debug\"\n"), &[("MORTISE_HTTP_API", "false")]), [] as [String; 0]);
+        assert_eq!(found(None, &[]), [] as [String; 0]);
         let faulty = found(Some("a = \n[log]\nlevl = 1\n"), &[("MORTISE_HTTP_API", "maybe")]);
         assert!(faulty[0].starts_with("1:"), "{faulty:?}");
         assert!(faulty.last().unwrap().starts_with("environment variable MORTISE_HTTP_API: must be true or false"));

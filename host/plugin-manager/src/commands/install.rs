@@ -1,5 +1,6 @@
 //! Loads a component from a caller, and puts it into the folder.
 
+use mortise_plugin_host::Plugin;
 use mortise_resource::{Error, name, pb};
 
 use super::{
@@ -9,10 +10,34 @@ use super::{
 use crate::{
     core::Core,
     files::folder,
-    load::request::{LoadEffect, LoadReason, LoadRefusal, LoadRequest},
+    load::{
+        request::{LoadEffect, LoadReason, LoadRefusal, LoadRequest},
+        stage::Failure,
+    },
     state::{BUNDLED, ManagerState},
     trust::Origin,
 };
+
+/// Name of a component in errors until its own is known.
+const UPLOAD: &str = "the upload";
+
+/// Returns the name that a component gives itself. It must be trusted as for a load, since its code runs for that; the
+/// compiled code stays in the cache for the load.
+pub(crate) async fn own_name(core: &Core, bytes: &[u8], signature: Option<Vec<u8>>) -> Result<String, Error> {
+    let request = LoadRequest {
+        source: UPLOAD.to_owned(),
+        bytes: bytes.to_vec(),
+        digest: folder::digest(bytes),
+        origin: Origin::Caller,
+        signature: Ok(signature),
+        reason: LoadReason::Install(String::new()),
+        plugin_before: None,
+    };
+    core.verify(&request).await.map_err(Failure::into_error)?;
+    let _place = core.work.place().await;
+    let manifest = Plugin::describe(&core.sandbox, UPLOAD, bytes).await.map_err(|e| Failure::from(e).into_error())?;
+    Ok(manifest.name.to_string())
+}
 
 /// Returns the resource, and whether it was up to date already.
 pub(crate) async fn install(

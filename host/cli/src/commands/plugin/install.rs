@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use mortise_keys::signature::read_signature;
-use mortise_resource::data::InstallRequest;
+use mortise_resource::{data::InstallRequest, name};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -28,7 +28,7 @@ pub struct Install {
     /// The component; its signature, FILE.minisig, is sent along if it exists
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The plugin's own name [default: the file's name without .wasm]
+    /// The plugin's own name [default: the file's name without .wasm, or its own if that is not a plugin's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
@@ -38,9 +38,9 @@ pub struct Install {
 impl Install {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let stem = self.file.file_stem().and_then(|stem| stem.to_str()).map(|stem| stem.replace('_', "-"));
-        let name = self.name.clone().or(stem).ok_or_else(|| {
-            CliError::usage(format!("{}: the file has no name", self.file.display())).remedy("give --name NAME")
-        })?;
+        // The server takes the manifest's name for none, as of `tool-1.2.wasm`.
+        let stem = stem.filter(|stem| name::is_valid(stem)).unwrap_or_default();
+        let name = self.name.clone().unwrap_or(stem);
         let (sha256, bytes) = digest(&self.file)?;
         let signature = read_signature(&self.file)
             .map_err(|e| CliError::usage(format!("reading the signature of {}", self.file.display())).caused_by(e))?;
@@ -57,7 +57,10 @@ impl Install {
             let progress = Progress::begin("sending", Some(bytes), Unit::Bytes);
             move || send(&path, first, &progress, &messages)
         });
-        let thing = format!("plugin {name}");
+        let thing = match name.as_str() {
+            "" => self.file.display().to_string(),
+            name => format!("plugin {name}"),
+        };
         let answer = session.call(&thing, session.plugins().install(ReceiverStream::new(outgoing))).await;
         let answer = answer.map_err(|error| match &error.remedy {
             None if error.message.contains(", but the install is for ") => {
@@ -73,6 +76,7 @@ impl Install {
             (_, answer) => {
                 let answer = answer?;
                 let seen = PluginSummary::from(&answer.plugin.unwrap_or_default());
+                let name = &seen.name;
                 let before = match seen.plugin.previous_version.as_str() {
                     "" => String::new(),
                     previous => format!("; version {previous} is kept for a rollback"),
