@@ -116,10 +116,24 @@ async fn refused_commands_change_nothing() {
         assert_eq!(got, code, "{message}");
         assert!(message.contains(says), "{message}");
     }
+    let sha256_of_junk = sha256(b"junk");
     let (name, sha256, signature) = (NAME.to_owned(), sha256(&good), "a".to_owned());
-    let both = data::InstallRequest { name, sha256, chunk: good, signature, signature_file: vec![b'a'] };
+    let both =
+        data::InstallRequest { name, sha256, chunk: good, signature, signature_file: vec![b'a'], ..Default::default() };
     let (code, message) = refusal(client.install(tokio_stream::iter([both])).await);
     assert!(code == Code::InvalidArgument && message.contains("exclude each other"), "{message}");
+    let two = data::InstallRequest {
+        name: NAME.to_owned(),
+        named_by_manifest: true,
+        sha256: "a".into(),
+        ..Default::default()
+    };
+    let (code, message) = refusal(client.install(tokio_stream::iter([two])).await);
+    assert!(code == Code::InvalidArgument && message.contains("exclude each other"), "{message}");
+    let (sha256, chunk) = (sha256_of_junk, b"junk".to_vec());
+    let junk = data::InstallRequest { named_by_manifest: true, sha256, chunk, ..Default::default() };
+    let (code, message) = refusal(client.install(tokio_stream::iter([junk])).await);
+    assert!(code == Code::InvalidArgument && message.contains("NotAComponent"), "{message}");
     assert_eq!(fs::read_dir(&server.plugin_dir).unwrap().count(), 0);
     assert_eq!(server.plugin_names().await, ["catalog", "demo"]);
 }

@@ -140,7 +140,7 @@ impl Manager {
         self.limit
     }
 
-    /// Loads a component under a name, or under its own if the name is empty, and puts it into the folder, with its signature if that is by a trusted key. Returns the
+    /// Loads a component under a name, or under its own without one, and puts it into the folder, with its signature if that is by a trusted key. Returns the
     /// resource, and whether it was up to date already.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Manager {
     /// lacks a required signature. An error changes nothing.
     pub async fn install(
         &self,
-        name: String,
+        name: Option<String>,
         sha256: &str,
         bytes: Vec<u8>,
         signature: Option<Vec<u8>>,
@@ -164,9 +164,9 @@ impl Manager {
             )));
         }
         self.run(|core| async move {
-            let name = match name.is_empty() {
-                true => own_name(&core, &bytes, signature.clone()).await?,
-                false => name,
+            let name = match name {
+                Some(name) => name,
+                None => own_name(&core, &bytes, signature.clone()).await?,
             };
             core.upload(&bytes).await?;
             let installed = install(&core, &name, bytes, signature).await?;

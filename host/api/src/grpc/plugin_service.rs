@@ -98,11 +98,19 @@ impl PluginApi {
             Error::new(code, format!("the upload ended early: {}", e.message()))
         };
         let first = stream.message().await.map_err(broken)?;
-        let first = first.ok_or_else(|| Error::invalid("sha256 is required, in the first message"))?;
-        let data::InstallRequest { name, sha256, chunk: mut bytes, signature, signature_file } = first;
-        if sha256.is_empty() {
-            return Err(Error::invalid("sha256 is required, in the first message"));
+        let first = first.ok_or_else(|| Error::invalid("name is required, in the first message"))?;
+        let data::InstallRequest { name, sha256, chunk: mut bytes, signature, signature_file, named_by_manifest } =
+            first;
+        let is_missing = [("name", name.is_empty() && !named_by_manifest), ("sha256", sha256.is_empty())];
+        for (field, is_missing) in is_missing {
+            if is_missing {
+                return Err(Error::invalid(format!("{field} is required, in the first message")));
+            }
         }
+        if named_by_manifest && !name.is_empty() {
+            return Err(Error::invalid("name and named_by_manifest exclude each other; send one"));
+        }
+        let name = (!named_by_manifest).then_some(name);
         let signature = match (signature.is_empty(), signature_file.is_empty()) {
             (true, _) => signature_file,
             (false, true) => signature.into_bytes(),
@@ -115,7 +123,9 @@ impl PluginApi {
             )));
         }
         while let Some(next) = stream.message().await.map_err(broken)? {
-            if (!next.name.is_empty() && next.name != name) || (!next.sha256.is_empty() && next.sha256 != sha256) {
+            if (!next.name.is_empty() && Some(&next.name) != name.as_ref())
+                || (!next.sha256.is_empty() && next.sha256 != sha256)
+            {
                 return Err(Error::invalid("name and sha256 belong in the first message and cannot change after it"));
             }
             if bytes.len().saturating_add(next.chunk.len()) > self.manager.component_limit() {
@@ -144,7 +154,8 @@ fn begin_install(installs: &Semaphore, bytes: usize) -> Result<SemaphorePermit<'
 
 /// A received component.
 struct Upload {
-    name: String,
+    /// `None` for the name in the manifest.
+    name: Option<String>,
     sha256: String,
     /// The content of the signature file, if one was sent.
     signature: Option<Vec<u8>>,

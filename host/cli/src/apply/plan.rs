@@ -1,7 +1,7 @@
 //! Changes that applying a resource would make, as far as the server can tell without writing.
 //!
 //! A plan costs one read, and one MutateAndValidate unless the stored bytes already match, or the resource is marked
-//! for deletion and loses finalizers. Data in other bytes can mean the same; that is decided here, by the descriptors
+//! for deletion and loses finalizers or stays as it is. Data in other bytes can mean the same; that is decided here, by the descriptors
 //! of the catalog.
 
 use std::collections::BTreeMap;
@@ -68,13 +68,18 @@ pub(crate) async fn plan(
     wanted: &pb::Resource,
     before: Option<pb::Resource>,
 ) -> Result<Plan, CliError> {
-    // A write that only removes finalizers gets no defaults, and needs no plugin.
-    if let Some(stored) = before.as_ref().filter(|stored| meta::is_marked(&stored.metadata))
-        && let metadata = metadata_with_kept(wanted, stored)
-        && meta::loses_finalizers(&stored.metadata, &metadata)
-    {
-        let after = pb::Resource { metadata, ..wanted.clone() };
-        return Ok(Plan { change: Change::Updated, before, after, warnings: Vec::new(), unchecked: None });
+    if let Some(stored) = before.as_ref().filter(|stored| meta::is_marked(&stored.metadata)) {
+        let metadata = metadata_with_kept(wanted, stored);
+        // A write that only removes finalizers gets no defaults, and needs no plugin. None at all is made of what is
+        // stored already.
+        let change = match meta::loses_finalizers(&stored.metadata, &metadata) {
+            true => Some(Change::Updated),
+            false => same(wanted, stored).then_some(Change::Unchanged),
+        };
+        if let Some(change) = change {
+            let after = pb::Resource { metadata, ..wanted.clone() };
+            return Ok(Plan { change, before, after, warnings: Vec::new(), unchecked: None });
+        }
     }
     let request = pb::MutateAndValidateRequest { resource: Some(wanted.clone()) };
     let call = async { session.resources().mutate_and_validate(request).await };

@@ -48,7 +48,9 @@ impl Install {
         let (messages, outgoing) = mpsc::channel(4);
         let reading = tokio::task::spawn_blocking({
             let (path, signature) = (self.file.clone(), signature.unwrap_or_default());
-            let mut first = InstallRequest { name: name.clone(), sha256, ..InstallRequest::default() };
+            let named_by_manifest = name.is_empty();
+            let mut first =
+                InstallRequest { name: name.clone(), sha256, named_by_manifest, ..InstallRequest::default() };
             // Earlier servers know the text alone.
             match String::from_utf8(signature) {
                 Ok(text) => first.signature = text,
