@@ -175,7 +175,7 @@ fn waiting(started: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> 
     differences(started, now).into_iter().filter(|key| !is_live(key)).collect()
 }
 
-/// Whether a setting takes effect without a restart.
+/// Returns true for a setting that takes effect without a restart.
 fn is_live(key: &str) -> bool {
     LIVE.contains(&key) || matches!(in_plugin(key), Some("settings" | "grants" | "log_level"))
 }

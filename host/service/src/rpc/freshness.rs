@@ -52,7 +52,7 @@ impl Freshness {
     }
 
     /// Notes that the attempt comes to its commit.
-    pub(super) fn commits(&self) {
+    pub(super) fn note_commit(&self) {
         self.commits.store(true, Ordering::Relaxed);
     }
 

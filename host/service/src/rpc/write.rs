@@ -59,7 +59,7 @@ struct ReceivedWrite<'w> {
 impl ReceivedWrite<'_> {
     /// Notes that a commit begins.
     async fn start_commit(&self) {
-        self.freshness.commits();
+        self.freshness.note_commit();
         self.caller.start_commit().await;
     }
 }

@@ -7,15 +7,15 @@ use mortise_resource::authorizer::Verb;
 pub(super) struct WriteMode {
     /// Verb for the caller's rules.
     pub(super) verb: Verb,
-    /// Whether an unchanged resource is left as it is: no new version, no event.
+    /// Leaves an unchanged resource as it is: no new version, no event.
     pub(super) keep_unchanged: bool,
-    /// Whether an existing resource gives `Aborted`, instead of being replaced.
+    /// Refuses an existing resource with `Aborted`, instead of replacing it.
     pub(super) creates: bool,
     /// The protection from deletion that a controller of the type's plugin sets or ends.
     pub(super) blocks: Option<bool>,
-    /// Whether nothing is stored: the write ends before its commit, without regard to quotas and the disk.
+    /// Stores nothing: the write ends before its commit, without regard to quotas and the disk.
     pub(super) validates_only: bool,
-    /// Whether the call has read the newest state before.
+    /// Follows a read of the newest state in the same call.
     pub(super) has_read: bool,
 }
 

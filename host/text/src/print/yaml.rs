@@ -147,8 +147,8 @@ fn is_plain(text: &str) -> bool {
         && text.chars().all(is_printable)
 }
 
-/// Whether a letter may be written in YAML as it is; line breaks, tabs, and marks that change the direction of the text
-/// around them are left out.
+/// Returns true for a letter that YAML may have as it is; line breaks, tabs, and marks that change the direction of the
+/// text around them are left out.
 fn is_printable(letter: char) -> bool {
     let changes_direction =
         matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
