@@ -26,6 +26,31 @@ async fn a_deletion_of_many_ends_with_a_sum() {
 }
 
 #[tokio::test]
+async fn prune_reaches_the_last_resource_of_a_namespace_that_is_named() {
+    let server = Setup::new().start().await;
+    server.write(resource(id_in("tenancy.v2beta1.Namespace", "blue", "default", ""), None)).await.unwrap();
+    let path = server.data_dir.join("set.yaml");
+    let document = |name: &str, namespace: &str| {
+        format!(
+            "type: demo.v2.Artist\nname: {name}\nnamespace: {namespace}\nmetadata: {{app: shop}}\n\
+             data: {{name: Some, genre: GENRE_JAZZ}}\n---\n"
+        )
+    };
+    let (stays, goes) = (document("stays", "default"), document("goes", "blue"));
+    let path = path.to_str().unwrap();
+    let labels = |text: &str| text.replace("metadata: {app: shop}", "meta: {labels: {app: shop}}");
+    fs::write(path, labels(&format!("{stays}{goes}"))).unwrap();
+    let (code, out, err) = run(&server, &["apply", "-f", path]).await;
+    assert!(code == Some(0) && out.contains("goes in default/blue created"), "{out}{err}");
+    fs::write(path, labels(&stays)).unwrap();
+    let prune = ["apply", "-f", path, "--prune", "-l", "app=shop", "--yes"];
+    let (_, out, _) = run(&server, &prune).await;
+    assert!(!out.contains("pruned"), "its namespace is nowhere: {out}");
+    let (code, out, err) = run(&server, &[&prune[..], &["--prune-namespaces", "blue"]].concat()).await;
+    assert!(code == Some(0) && out.contains("demo.v2.Artist/goes in default/blue pruned"), "{out}{err}");
+}
+
+#[tokio::test]
 async fn apply_says_that_a_resource_is_being_deleted_and_by_what_it_is_held() {
     let server = Setup::new().start().await;
     let namespace = id_in("tenancy.v2beta1.Namespace", "blue", "default", "");

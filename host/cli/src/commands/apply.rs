@@ -72,6 +72,9 @@ pub struct Apply {
     /// Types to prune besides those in the files
     #[arg(long, value_name = "TYPE", value_delimiter = ',', requires = "prune")]
     prune_types: Vec<String>,
+    /// Namespaces to prune besides those in the files
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',', requires = "prune")]
+    prune_namespaces: Vec<String>,
     /// Does not ask before pruning
     #[arg(short, long)]
     yes: bool,
@@ -120,8 +123,22 @@ impl Apply {
     /// Makes the command that writes files in another mode.
     pub(super) fn in_mode(mode: WriteMode, args: ChangeArgs) -> Self {
         let ChangeArgs { files, dry_run, quiet, tenancy, connect } = args;
-        let (prune, selector, prune_types, yes, wait) = (false, None, Vec::new(), false, None);
-        Self { files, dry_run, quiet, prune, selector, prune_types, yes, wait, tenancy, connect, mode }
+        let (prune_types, prune_namespaces) = (Vec::new(), Vec::new());
+        let (prune, selector, yes, wait) = (false, None, false, None);
+        Self {
+            files,
+            dry_run,
+            quiet,
+            prune,
+            selector,
+            prune_types,
+            prune_namespaces,
+            yes,
+            wait,
+            tenancy,
+            connect,
+            mode,
+        }
     }
 
     /// Writes documents, prunes and waits.
@@ -134,7 +151,7 @@ impl Apply {
     ) -> Result<Exit, CliError> {
         let prune_types = self.prune_types.iter().map(|name| catalog.find_type(name)).collect::<Result<Vec<_>, _>>()?;
         let in_files: BTreeSet<Key> = documents.iter().map(|document| Key::of(&id_of(&document.resource))).collect();
-        let scope = prune::scope(&documents, &prune_types, &self.tenancy, session, catalog);
+        let scope = prune::scope(&documents, &prune_types, &self.prune_namespaces, &self.tenancy, session, catalog);
         if let Some(selector) = &self.selector {
             prune::warn_of_unselected(&documents, selector, ui)?;
         }

@@ -24,10 +24,12 @@ use crate::{
 /// Types to look at, each in one unit.
 pub(super) type Scope = BTreeSet<(types::Gvk, String, String)>;
 
-/// Collects each type in each unit of the documents, and further types in the units of the command line.
+/// Collects each type in each unit of the documents, further types in the units of the command line, and all of these in
+/// further namespaces of their partitions.
 pub(super) fn scope(
     documents: &[Document],
     types: &[pb::Type],
+    namespaces: &[String],
     tenancy: &Tenancy,
     session: &Session,
     catalog: &Catalog,
@@ -48,6 +50,10 @@ pub(super) fn scope(
     }
     for ty in types {
         add(ty, tenancy.units_for(ty, session, catalog));
+    }
+    let in_namespaces: Vec<_> = scope.iter().filter(|(_, _, namespace)| !namespace.is_empty()).cloned().collect();
+    for (ty, partition, _) in in_namespaces {
+        scope.extend(namespaces.iter().map(|namespace| (ty.clone(), partition.clone(), namespace.clone())));
     }
     scope
 }
