@@ -12,6 +12,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mortise_resource::Code;
 use mortise_store::StoreError;
 
 use super::write_mode::WriteMode;
@@ -65,10 +66,11 @@ impl Freshness {
     }
 
     /// Returns true if the attempt that has just ended decided nothing: it saw a state that may be old, and came to no
-    /// commit.
-    pub(super) fn is_in_doubt(&self) -> bool {
+    /// commit. A fault of a plugin, of a limit or of the store is one in any state.
+    pub(super) fn is_in_doubt(&self, failure: Option<Code>) -> bool {
         let has_committed = self.commits.swap(false, Ordering::Relaxed);
-        !self.is_new && !has_committed
+        let faults = [Code::Internal, Code::Unavailable, Code::DeadlineExceeded, Code::ResourceExhausted];
+        !self.is_new && !has_committed && failure.is_none_or(|code| !faults.contains(&code))
     }
 
     /// Brings the copy up to date.

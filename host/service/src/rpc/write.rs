@@ -157,7 +157,8 @@ impl ResourceService {
             };
             // Boxed: a future of several KB would be moved with every future that holds it.
             let outcome = Box::pin(self.attempt(write, &mut hooks, mode, &mut admitted)).await;
-            if freshness.is_in_doubt() {
+            let failure = if let Err(AttemptError::Failed(Failure::Final(e))) = &outcome { Some(e.code) } else { None };
+            if freshness.is_in_doubt(failure) {
                 hooks.release();
                 admitted = None;
                 freshness.renew(&self.core).await.map_err(|e| unexpected(&e))?;
