@@ -77,7 +77,7 @@ async fn backups_are_taken_verified_bounded_in_number_and_can_be_restored() {
     };
     let server = setup().limit("backup_interval_ms", 1_100).start().await;
     server.write(artist("korn")).await.unwrap();
-    // The first one is due at once, since there is none.
+    // The first one is due at once, since the directory is empty.
     until("four runs", async || match runs(&server, "done").await {
         done if done >= 4.0 => Ok(()),
         done => Err(done),
@@ -109,7 +109,7 @@ async fn backups_are_taken_verified_bounded_in_number_and_can_be_restored() {
     let restored = Setup::new().data_dir(&into).plugin_dir(&plugins).start().await;
     restored.read(&id("demo.v2.Artist", "korn")).await.unwrap();
 
-    // A file with one other byte is no backup.
+    // A file with one byte changed is refused.
     let mut bytes = fs::read(&newest).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;

@@ -82,7 +82,7 @@ fn every(text: &str) -> Result<SignedDuration, ScheduleError> {
 }
 
 impl Schedule {
-    /// Returns the first time of the schedule after another one. `None` if there is none.
+    /// Returns the first time of the schedule after another one; `None` if the schedule ends.
     #[must_use]
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         match self {

@@ -192,7 +192,7 @@ fn exists(arguments: &[Value]) -> bool {
 fn base64decode(arguments: &[Value]) -> Result<Value, TemplateError> {
     let fault = |text: &str| TemplateError::Exec(format!("base64decode: {text}"));
     let [Value::String(text)] = arguments else { return Err(fault("one text is needed")) };
-    let bytes = BASE64_STANDARD.decode(text.as_bytes()).map_err(|_| fault("the text is no base64"))?;
+    let bytes = BASE64_STANDARD.decode(text.as_bytes()).map_err(|e| fault(&format!("the text is not base64: {e}")))?;
     Ok(Value::String(String::from_utf8_lossy(&bytes).into()))
 }
 
@@ -244,7 +244,7 @@ mod tests {
             ("{{define \"x\"}}{{else}}{{end}}", "{{else}} without {{if}}"),
             ("{{nothing .}}", "nothing"),
             ("{{index .items 7}}", "index out of range"),
-            ("{{base64decode \"%\"}}", "no base64"),
+            ("{{base64decode \"%\"}}", "not base64"),
             ("{{base64decode 1}}", "one text is needed"),
             ("{{range 2000000000}}{{end}}", "budget"),
             ("{{range 100}}{{range 100}}{{printf \"%*d\" 65000 1}}{{end}}{{end}}", "bytes of text"),

@@ -105,7 +105,7 @@ fn directory(key: String, path: &Path) -> Option<MachineFault> {
     }
 }
 
-/// Returns the fault of a file that must be readable. An empty path is none.
+/// Returns the fault of a file that must be readable. An empty path names no file, and has no fault.
 fn file(key: String, path: &Path) -> Option<MachineFault> {
     if path.as_os_str().is_empty() {
         return None;
