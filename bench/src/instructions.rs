@@ -2,8 +2,8 @@
 //! machine do not disturb this figure, so a check can fail on it.
 //!
 //! A process without a network does the work a number of times and then twice that number; the difference excludes the
-//! start. Threads that depend on the clock are left out: sled's own threads, and the thread that copies from memory
-//! into sled's tree. The thread that commits is counted. Valgrind shows programs the same processor on all machines, so
+//! start. Threads that depend on the clock are left out: sled's own threads, the one that copies from memory into sled's
+//! tree, and the one that compares what is stored with its sums. The thread that commits is counted. Valgrind shows programs the same processor on all machines, so
 //! counts depend on the compiler and the profile, not on the machine.
 //!
 //! The resources are namespaces, a type of the host without hooks of a guest. Each watcher is a task that waits for the
@@ -42,8 +42,9 @@ const TOLERANCE: u128 = 5;
 /// Resources that are stored; a list has all of them.
 const NAMES: usize = 100;
 
-/// Part of the names of the functions of Mortise's one thread that depends on the clock.
-const CHECKPOINT: &str = "checkpoint_thread";
+/// Parts of the names of the functions of Mortise's threads that depend on the clock: the one that copies into sled's
+/// tree, and the one that compares what is stored with its sums, which begins after a while.
+const CLOCK_THREADS: [&str; 2] = ["checkpoint_thread", "scrub::pace"];
 
 /// Watchers of one type, each with its own answer, of callers with the same rights.
 const WATCHERS: usize = 100;
@@ -256,7 +257,8 @@ async fn instructions(paths: &Paths, work: Work, count: usize) -> Outcome<u64> {
         let entry = entry?;
         let text = std::fs::read_to_string(entry.path())?;
         let is_main = entry.file_name().to_string_lossy().ends_with("-01");
-        if is_main || text.contains("mortise_") && !text.contains(CHECKPOINT) {
+        let follows_clock = CLOCK_THREADS.iter().any(|functions| text.contains(functions));
+        if is_main || text.contains("mortise_") && !follows_clock {
             let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
             sum += totals.ok_or("callgrind wrote no totals")?.trim().parse::<u64>()?;
         }

@@ -170,6 +170,10 @@ async fn cases_with_invalid_input_cannot_run() {
             "store[0].data.txt: ",
         ),
         ("reconcile: {name: x}\nstore: [{type: no.v1.Such, name: x}]", "store[0]"),
+        (
+            "reconcile: {name: x}\nstore: [{type: reconcile_copy.v1.Thing, name: x, metadata: {deletionTimestamp: now}}]",
+            "store[0]: a deleted resource without finalizers is gone; ",
+        ),
         ("reconcile: {name: x, controller: nobody}", "there is no controller \"nobody\", only copies"),
         ("reconcile: {name: x}\nnow: yesterday", "now: "),
         ("mutate: {type: reconcile_copy.v1.Thing, name: x}", "reconcile_copy.v1.Thing has no mutate hook"),
@@ -179,6 +183,34 @@ async fn cases_with_invalid_input_cannot_run() {
         assert_eq!(done.code, Some(1), "{body}: {}{}", done.out, done.err);
         assert!(done.out.contains("the case cannot be run: ") && done.out.contains(says), "{body}: {}", done.out);
     }
+}
+
+/// The clean-up of a finalizer is tested offline: the case has a resource that is being deleted.
+#[tokio::test]
+async fn a_case_may_have_a_resource_that_is_being_deleted() {
+    let cases = r#"
+case: a deleted thing takes its copy along
+store:
+  - {type: reconcile_copy.v1.Copy, name: one-copy, data: {text: hello}, metadata: {finalizers: other}}
+  - type: reconcile_copy.v1.Thing
+    name: one
+    data: {text: hello}
+    metadata: {finalizers: reconcile-copy/release, deletionTimestamp: any}
+  - {type: reconcile_copy.v1.Copy, name: two-copy, owner: reconcile_copy.v1.Thing/one, data: {text: hello}}
+reconcile: {name: one}
+values: {copies/default/one: "4"}
+expect:
+  outcome: done
+  deletes: [reconcile_copy.v1.Copy/two-copy]
+  writes:
+    - {type: reconcile_copy.v1.Thing, name: one, data: {text: hello}}
+  values: {}
+"#;
+    let (done, _dir) = test("reconcile-copy", cases, &[]).await;
+    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+    let living = cases.replace(", deletionTimestamp: any", "");
+    let (done, _dir) = test("reconcile-copy", &living, &[]).await;
+    assert_eq!(done.code, Some(1), "{}", done.out);
 }
 
 /// A case compares all work of a reconciler, and reports the first call that differs from a recording.

@@ -26,10 +26,27 @@ const BEFORE: [&str; 9] = [
 const LETTERS: usize = 8;
 
 /// Texts without a transcript, and the reason. A text that gets a transcript must be removed here.
-const ELSEWHERE: [(&str, &[&str]); 11] = [
+const ELSEWHERE: [(&str, &[&str]); 13] = [
+    (
+        "tests of their own show them (tests/cli/debug.rs, tests/authoring/server_config.rs)",
+        &[
+            "--interval …: at most …",
+            "--config is for a component's file; a plugin of the server has its configuration",
+            "leave --config out, or give the file: `mortise plugin inspect ./….wasm`",
+            "`mortise validate …` lists all findings",
+        ],
+    ),
+    (
+        "it takes a component that is compiled for longer than a command waits (tests/cli/plugins.rs)",
+        &["`mortise plugin list` shows the stage of … and the end; --timeout DURATION waits for longer, such as 10m"],
+    ),
     (
         "it takes etcd (tests/cluster/migrate.rs)",
-        &["… has a store already; move it away first", "servers use the content in etcd: …; stop them first"],
+        &[
+            "… has a store already; move it away first",
+            "servers use the content in etcd: …; stop them first",
+            "stopped before all was moved; run the command again",
+        ],
     ),
     (
         "a report of parts that were left out names it, beside their lines (unit tests of the import)",
@@ -122,6 +139,8 @@ const ELSEWHERE: [(&str, &[&str]); 11] = [
             "no file with schemas of this release; `mortise provider export` writes one",
             "… panicked (…), so the server stops, to be started again; please report it with the log",
             "it took longer than … hours, and was ended",
+            "the server refuses the component: …",
+            "the plugin's resource cannot be read: …",
             "another server takes the backups now, and this one ended its own",
             "it panicked (…); please report it with the log",
         ],

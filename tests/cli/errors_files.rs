@@ -143,7 +143,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 32] = [
+const SETTINGS: [&str; 36] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -176,6 +176,10 @@ const SETTINGS: [&str; 32] = [
     "[log]\nlevel = \"a=b=c\"\n",
     "[plugin.demo]\nlog_level = \"loud\"\n",
     "[plugin.demo.settings]\nratio = inf\n",
+    "[plugin.demo]\nsource = \"ghcr.io/acme/demo\"\n",
+    "[plugin.Demo]\nsource = \"oci://ghcr.io/acme/demo\"\n",
+    "[plugin.catalog]\nsource = \"oci://ghcr.io/acme/catalog\"\n",
+    "[plugin.x]\nsource = \"oci://me:secret@ghcr.io/acme/x\"\n",
 ];
 
 /// Configuration files with valid settings that name something invalid.

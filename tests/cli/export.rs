@@ -2,7 +2,9 @@
 
 use crate::{
     cli::resources::SHOP,
-    support::{Server, Setup, artist, gvk, id, make_place, noted, tenancy, transcript::Transcript},
+    support::{
+        Server, Setup, artist, gvk, id, is_left_out_over_etcd, make_place, noted, tenancy, transcript::Transcript,
+    },
 };
 use mortise_resource::pb;
 
@@ -123,6 +125,9 @@ async fn owners_are_waited_for() {
 #[tokio::test]
 async fn unreadable_resources_are_skipped_and_listed() {
     const DAMAGED: [&str; 3] = ["a-0", "m-1", "m-2"];
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let server = Setup::new().data_dir(&data).start().await;

@@ -4,7 +4,7 @@ use mortise_test_guests::component;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::support::{Server, Setup, artist, controllers::report_until, transcript::Transcript};
+use crate::support::{Server, Setup, artist, controllers::report_until, is_left_out_over_etcd, transcript::Transcript};
 
 #[tokio::test]
 async fn the_state_of_a_server() {
@@ -93,6 +93,9 @@ async fn the_life_of_a_plugin() {
 
 #[tokio::test]
 async fn backups_and_closed_stores() {
+    if is_left_out_over_etcd("commits count from the revision of etcd") {
+        return;
+    }
     let server = Server::start().await;
     server.write(artist("korn")).await.unwrap();
     let mut t = Transcript::new("backups", &server);

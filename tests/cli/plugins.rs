@@ -62,6 +62,36 @@ async fn a_plugin_s_life() {
     assert!(!server.plugin_dir.join("version-stamp.wasm").exists());
 }
 
+#[tokio::test]
+async fn an_install_goes_on_after_the_command_gave_up() {
+    let server = Setup::new()
+        .env("MORTISE_SANDBOX_FUEL", 1_i64 << 60)
+        .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", 300_000)
+        .env("MORTISE_SHUTDOWN_GRACE_MS", 500)
+        .start()
+        .await;
+    // Its `describe` never returns.
+    let endless = guest("describe-loop");
+    let args = ["install", endless.to_str().unwrap(), "--name", "endless", "--timeout", "4s"];
+    let (code, out, err) = plugin(&server, &args).await;
+    assert_eq!(code, Some(5), "{out}{err}");
+    for part in [
+        "plugin endless: no answer from http://",
+        "within 4s; the component was sent, and the server goes on with it",
+        "`mortise plugin list` shows the stage of plugin endless and the end; --timeout DURATION waits for longer",
+    ] {
+        assert!(err.contains(part), "{part:?} in {err}");
+    }
+    let out = done(plugin(&server, &["list"]).await);
+    assert!(out.contains("Compiling") && out.contains("of endless.wasm"), "{out}");
+    // A refused first install leaves nothing.
+    let junk = server.data_dir.join("junk.wasm");
+    fs::write(&junk, "junk").unwrap();
+    let (code, _, err) = plugin(&server, &["install", junk.to_str().unwrap()]).await;
+    assert_eq!(code, Some(1), "{err}");
+    assert!(!done(plugin(&server, &["list"]).await).contains("junk"));
+}
+
 /// `mortise dev` in a folder with a `plugins` folder of a project, which does not belong to the server.
 #[tokio::test]
 async fn dev_keeps_what_is_installed_out_of_the_folder_it_was_started_in() {

@@ -4,8 +4,12 @@ use std::path::Path;
 
 use mortise_test_guests::{Thing, component};
 
+use tonic::Code;
+
 use super::Shared;
-use crate::support::{Server, Setup, artist, id_of, mortise, plugins::Plugins as _, thing, until};
+use crate::support::{
+    Server, Setup, artist, gvk, id_of, is_left_out_over_etcd, mortise, plugins::Plugins as _, tenancy, thing, until,
+};
 
 async fn migrate(shared: &Shared, to: &str, data: &Path) -> (Option<i32>, String, String) {
     let env = [
@@ -13,6 +17,80 @@ async fn migrate(shared: &Shared, to: &str, data: &Path) -> (Option<i32>, String
         ("MORTISE_STORE_ETCD_PREFIX", shared.prefix.as_str()),
     ];
     mortise(&["migrate", "--to", to, "--data-dir", &data.display().to_string()], &env).await
+}
+
+/// Makes an address of etcd that does not answer until a value is sent.
+async fn gated(endpoint: String) -> (String, tokio::sync::watch::Sender<bool>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (gate, opened) = tokio::sync::watch::channel(false);
+    tokio::spawn(async move {
+        while let Ok((mut here, _)) = listener.accept().await {
+            let (endpoint, mut opened) = (endpoint.clone(), opened.clone());
+            tokio::spawn(async move {
+                if opened.wait_for(|opened| *opened).await.is_err() {
+                    return;
+                }
+                let mut there = tokio::net::TcpStream::connect(&endpoint).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;
+            });
+        }
+    });
+    (address, gate)
+}
+
+/// Reads and watches are served during the move, and writes are refused.
+#[tokio::test]
+async fn the_source_is_served_read_only_while_it_moves() {
+    const ATTEMPTS: usize = 10;
+    if is_left_out_over_etcd("both engines take part in each run") {
+        return;
+    }
+    let Some(shared) = Shared::new() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let own = || Setup::new().serve_as_shipped().env("MORTISE_PLUGINS_BUNDLED", "demo").data_dir(data.path());
+    let server = own().start().await;
+    let stored = server.write(artist("korn")).await.unwrap();
+    assert!(server.stop().await.success());
+    let moving = || own().migrate_to("etcd").env("MORTISE_STORE_ETCD_PREFIX", &shared.prefix);
+    let (address, _gate) = gated(shared.endpoint.clone()).await;
+    let mut stopped = moving().env("MORTISE_STORE_ETCD_ENDPOINTS", address).start().await;
+    let pid = stopped.child.id().unwrap().to_string();
+    assert!(std::process::Command::new("kill").arg(pid).status().unwrap().success());
+    assert_eq!(stopped.child.wait().await.unwrap().code(), Some(1));
+    until("the reason is in the log", async || match stopped.log() {
+        log if log.contains("stopped before all was moved; run the command again") => Ok(()),
+        // Etcd may have counted as away before the signal.
+        log if log.contains("etcd cannot be reached") => Ok(()),
+        log => Err(log),
+    })
+    .await;
+    // A slow machine may take longer for the calls than etcd may take to answer: then the move fails, and is repeated.
+    for attempt in 1.. {
+        let (address, gate) = gated(shared.endpoint.clone()).await;
+        let mut moving = moving().env("MORTISE_STORE_ETCD_ENDPOINTS", address).start().await;
+        assert_eq!(moving.read(&id_of(&stored)).await.unwrap(), stored);
+        let mut watch = moving.watch(gvk("demo.v2.Artist"), Some(tenancy("default", "default")), "").await.unwrap();
+        assert_eq!(watch.snapshot().await, std::slice::from_ref(&stored));
+        for refused in [
+            moving.write(artist("late")).await.map(drop),
+            moving.write(stored.clone()).await.map(drop),
+            moving.delete(&id_of(&stored), "").await,
+        ] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+            assert!(refused.message().contains("read-only while its content is moved"), "{refused}");
+        }
+        gate.send_replace(true);
+        let ended = moving.child.wait().await.unwrap();
+        if ended.success() {
+            break;
+        }
+        assert!(attempt < ATTEMPTS, "{}", moving.log());
+    }
+    let server = shared.setup().serve_as_shipped().env("MORTISE_PLUGINS_BUNDLED", "demo").start().await;
+    assert_eq!(server.read(&id_of(&stored)).await.unwrap(), stored);
+    assert!(server.read(&id_of(&artist("late"))).await.is_err());
 }
 
 fn number(version: &str) -> u64 {
@@ -26,6 +104,9 @@ async fn stamp(server: &Server) -> Result<String, tonic::Status> {
 
 #[tokio::test]
 async fn content_and_plugins_move_to_etcd_and_back() {
+    if is_left_out_over_etcd("both engines take part in each run") {
+        return;
+    }
     let Some(shared) = Shared::new() else { return };
     let (data, plugins) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let own = || Setup::new().serve_as_shipped().env("MORTISE_PLUGINS_BUNDLED", "demo");

@@ -1,6 +1,7 @@
 //! Servers are replaced one after another while clients work.
 
 use std::{
+    error::Error as _,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -66,8 +67,8 @@ impl Caller {
                     self.world.counts.calls.fetch_add(1, Ordering::SeqCst);
                     return answer;
                 }
-                // What docs/clients.md says of it: try again, here on the next server.
-                Err(status) if status.code() == Code::Unavailable => {
+                // What docs/clients.md says of both: try again, here on the next server.
+                Err(status) if status.code() == Code::Unavailable || was_not_sent(&status) => {
                     faults.push(status);
                     self.world.counts.moved.fetch_add(1, Ordering::SeqCst);
                     (self.position, self.client) = (self.position + 1, None);
@@ -77,6 +78,13 @@ impl Caller {
         }
         panic!("no server answered: {faults:?}");
     }
+}
+
+/// Tells a call that never left this process: its connection was closed while the call waited for it. tonic says Cancelled then, although
+/// neither the caller nor a server has cancelled anything.
+fn was_not_sent(status: &tonic::Status) -> bool {
+    let sources = std::iter::successors(status.source(), |&fault| fault.source());
+    sources.filter_map(|fault| fault.downcast_ref::<hyper::Error>()).any(hyper::Error::is_canceled)
 }
 
 /// Writes a resource again and again, and reads each version on the server of the next call.

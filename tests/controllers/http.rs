@@ -124,6 +124,28 @@ async fn a_granted_host_answers() {
     }
 }
 
+/// Stock servers take an empty body in chunks for another request.
+#[tokio::test]
+async fn a_request_without_a_body_goes_out_without_chunks() {
+    let port = site().await;
+    let server = server(&[format!("http://127.0.0.1:{port}")]).await;
+    for (method, length) in [
+        ("GET", None),
+        ("DELETE", None),
+        ("OPTIONS", None),
+        ("POST", Some("0")),
+        ("PUT", Some("0")),
+        ("PATCH", Some("0")),
+    ] {
+        let sent = get(&server, &method.to_lowercase(), format!("{method} http://127.0.0.1:{port}/echo")).await;
+        says(&sent, "Status200", &format!("{method} /echo HTTP/1.1\r\n"));
+        let text = sent.message.to_lowercase();
+        assert!(!text.contains("transfer-encoding"), "{text}");
+        let sent_length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+        assert_eq!(sent_length, length, "{method}: {text}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_goes_out_without_a_grant() {
     let port = site().await;

@@ -272,7 +272,10 @@ async fn a_plugin_cannot_raise_a_limit() {
     let server = Setup::new().guest("own-limits").tolerant().env("MORTISE_SANDBOX_FUEL", 500_000).start().await;
     eventually("the host's fuel counts", || async {
         let (_, message) = refusal(server.write(thing("own_limits", "boom", &Thing::default())).await);
-        message.contains("used up its fuel of 500000 units (limit sandbox.fuel)")
+        message.contains(
+            "used up its fuel of 500000 units (limit grants.limits.fuel of the plugin, which asks for more than \
+             sandbox.fuel)",
+        )
     })
     .await;
 }

@@ -4,5 +4,6 @@ mod answers;
 mod hostile;
 mod neighbours;
 mod quarantine;
+mod reuse;
 mod search;
 mod wasi;

@@ -312,6 +312,12 @@ async fn the_plugins_resource_tells_of_it_and_reset_lifts_it() {
     let hook = inspected.hooks.iter().find(|hook| hook.name == "validate").unwrap();
     assert_eq!((hook.state.as_str(), hook.faults), ("Quarantined", 5));
     assert!(hook.retry_in.is_some() && hook.last_fault.contains("trapped"), "{hook:?}");
+    // Operators see the text of the panic. Callers do not: it may have data of another one.
+    let text = "the guest was asked to panic";
+    assert!(hook.last_fault.contains("; it logged: panicked at ") && hook.last_fault.contains(text), "{hook:?}");
+    assert!(healthy.message.contains(text), "{}", healthy.message);
+    let refused = server.write(named("boom-validate")).await.unwrap_err();
+    assert!(refused.message().contains("trapped") && !refused.message().contains(text), "{refused}");
 
     let reset = service.reset(data::ResetRequest { name: name() }).await.unwrap().into_inner();
     assert_eq!(crate::support::plugins::Seen::from(reset.plugin.unwrap()).healthy, State::True);

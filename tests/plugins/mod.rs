@@ -6,6 +6,7 @@ mod descriptor_chains;
 mod grant_requests;
 mod manifests;
 mod observability;
+mod registries;
 mod route_checks;
 mod routes;
 mod secrets;

@@ -173,6 +173,8 @@ async fn the_table_of_metrics_is_true() {
     // Only a reconciler sets probes: host/plugin/src/probes/tests.rs.
     assert!(unseen.remove("mortise_plugin_probes"));
     assert!(unseen.remove("mortise_plugin_probe_attempts_total"));
+    // Only a plugin with a source in a registry has it: tests/plugins/registries.rs.
+    assert!(unseen.remove("mortise_plugin_source_fault"));
     assert_eq!(of_plugins(&shown), unseen);
 }
 

@@ -9,15 +9,20 @@ mod refusals;
 mod resources;
 mod server;
 pub mod terminal;
+#[allow(dead_code, reason = "its own crate uses the rest")]
+#[path = "../../host/registry/tests/test_registry/mod.rs"]
+pub mod test_registry;
 pub mod tokens;
 pub mod transcript;
 mod waiting;
+mod watch;
 
 pub use engine::is_left_out_over_etcd;
 pub use refusals::*;
 pub use resources::*;
 pub use server::*;
 pub use waiting::*;
+pub use watch::*;
 
 /// Reports that a test could not run, on the real stderr: output of passing tests is hidden, and CI's summary shows
 /// these lines.

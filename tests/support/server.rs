@@ -11,7 +11,7 @@ use std::{
 };
 
 use mortise_api::ResourceServiceClient;
-use mortise_resource::pb::{self, watch_event::Event};
+use mortise_resource::pb;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -19,11 +19,11 @@ use tokio::{
     time::timeout,
 };
 use tonic::{
-    Code, Request, Status, Streaming,
+    Code, Request, Status,
     transport::{Channel, ClientTlsConfig},
 };
 
-use super::{engine, gvk, masked, tenancy, until};
+use super::{Watch, engine, gvk, masked, tenancy, until};
 
 pub type Client = ResourceServiceClient<Channel>;
 
@@ -43,6 +43,7 @@ pub struct Setup {
     address_space: Option<u64>,
     mask: Option<&'static str>,
     serve: bool,
+    migrate_to: Option<&'static str>,
     tls: Option<ClientTlsConfig>,
     log_to: Option<Stdio>,
     addrs: Option<(SocketAddr, SocketAddr)>,
@@ -125,6 +126,12 @@ impl Setup {
         self
     }
 
+    /// Uses `mortise migrate --serve`, which serves without writes and ends after the move into this engine.
+    pub fn migrate_to(mut self, engine: &'static str) -> Self {
+        self.migrate_to = Some(engine);
+        self
+    }
+
     /// Limits the address space of the server, bytes, by `prlimit`; `u64::MAX` means without a limit.
     pub fn address_space(mut self, bytes: u64) -> Self {
         self.address_space = Some(bytes).filter(|bytes| *bytes < u64::MAX);
@@ -178,7 +185,10 @@ impl Setup {
             }
         };
         let (grpc, http) = self.addrs.unwrap_or_else(|| [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], 0))).into());
-        command.arg(if self.serve { "serve" } else { "dev" });
+        match self.migrate_to {
+            Some(engine) => command.args(["migrate", "--serve", "--to", engine]),
+            None => command.arg(if self.serve { "serve" } else { "dev" }),
+        };
         let config = dir.join("config.toml");
         if let Some(text) = self.config {
             std::fs::write(&config, text).unwrap();
@@ -339,49 +349,6 @@ impl Server {
     pub async fn watch(&self, t: pb::Type, tenancy: Option<pb::Tenancy>, prefix: &str) -> Result<Watch, Status> {
         let request = pb::WatchListRequest { r#type: Some(t), tenancy, name_prefix: prefix.to_owned(), after: None };
         Ok(Watch(self.client().watch_list(request).await?.into_inner()))
-    }
-}
-
-/// An open watch.
-pub struct Watch(pub Streaming<pb::WatchEvent>);
-
-impl Watch {
-    /// The next event, or the status that ended the stream.
-    pub async fn next(&mut self) -> Result<Event, Status> {
-        let event = timeout(PATIENCE, self.0.message()).await.expect("an event comes in time")?;
-        Ok(event.expect("a watch never ends without a status").event.expect("an event is never empty"))
-    }
-
-    /// Resources up to the end of the snapshot.
-    pub async fn snapshot(&mut self) -> Vec<pb::Resource> {
-        let mut all = Vec::new();
-        loop {
-            match self.next().await.unwrap() {
-                Event::Upsert(upsert) => all.push(upsert.resource.unwrap()),
-                Event::EndOfSnapshot(_) => return all,
-                Event::Delete(delete) => panic!("a delete within the snapshot: {delete:?}"),
-            }
-        }
-    }
-
-    pub async fn upsert(&mut self) -> pb::Resource {
-        match self.next().await.unwrap() {
-            Event::Upsert(upsert) => upsert.resource.unwrap(),
-            other => panic!("expected an upsert, got {other:?}"),
-        }
-    }
-
-    pub async fn deleted(&mut self) -> pb::Resource {
-        match self.next().await.unwrap() {
-            Event::Delete(delete) => delete.resource.unwrap(),
-            other => panic!("expected a delete, got {other:?}"),
-        }
-    }
-
-    /// Writes a resource that the watch shows, and expects it as the next event: earlier writes made no other event.
-    pub async fn shows_next(&mut self, server: &Server, mark: pb::Resource) {
-        let mark = server.write(mark).await.unwrap();
-        assert_eq!(self.upsert().await, mark, "something came before");
     }
 }
 

@@ -89,6 +89,7 @@ const plugin PLUGIN = {
     .name = "fleet-c",
     .version = VERSION,
     .areas = {"device"},
+    .pure_hooks = 1,
     .types = {&DEVICE},
     .controllers = {&POLL},
 };

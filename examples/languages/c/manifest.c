@@ -43,5 +43,6 @@ bytes manifest(void) {
     for (const resource_type *const *one = PLUGIN.types; *one; one++) put_type(&made, *one);
     for (const controller *const *one = PLUGIN.controllers; *one; one++) put_controller(&made, *one);
     for (const char *const *one = PLUGIN.areas; *one; one++) put_text(&made, 1002, *one);
+    put_number(&made, 1003, PLUGIN.pure_hooks);
     return whole(&made);
 }

@@ -59,6 +59,8 @@ typedef struct {
 typedef struct {
     const char *name, *version;
     const char *areas[4];
+    // Whether mutate and validate are pure: an answer depends on the arguments alone, and not on earlier calls.
+    int pure_hooks;
     const resource_type *types[4];
     const controller *controllers[4];
 } plugin;

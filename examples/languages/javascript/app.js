@@ -20,6 +20,7 @@ export const { plugin, mutating, validating, authorizing, controlling } = mortis
     name: "fleet-javascript",
     version: VERSION,
     areas: ["device"],
+    pureHooks: true,
     types: [DEVICE],
     controllers: [{ name: "poll", manages: DEVICE.name, reconcile: poll, parallel: 16 }],
 });

@@ -12,7 +12,7 @@ load(contract);
 const [Resource, Status, ID] = ["Resource", "Status", "ID"].map((name) => message(`hashicorp.consul.resource.${name}`));
 const Manifest = message("mortise.plugin.v1.Manifest");
 
-const [NAMESPACE, NOT_FOUND] = [3, 5];
+const [NAMESPACE, NOT_FOUND, REUSE] = [3, 5, 1];
 export const [TRUE, FALSE] = [1, 2];
 
 // A resource with its data as an object.
@@ -106,14 +106,16 @@ const typeName = (name) => {
     return { group, group_version, kind };
 };
 
-// A plugin: { name, version, areas, types, controllers }. Its exports are what componentize-qjs looks for.
+// A plugin: { name, version, areas, pureHooks, types, controllers }. With pureHooks, answers of mutate and validate depend on the
+// arguments alone, and not on earlier calls. Its exports are what componentize-qjs looks for.
 export function plugin(declared) {
-    const { name, version, areas = [], types, controllers = [] } = declared;
+    const { name, version, areas = [], pureHooks = false, types, controllers = [] } = declared;
     types.forEach((one) => load(one.descriptors));
     const manifest = Manifest.encode({
         name,
         version,
         areas,
+        instances: pureHooks ? REUSE : 0,
         types: types.map((one) => ({
             ...typeName(one.name),
             scope: NAMESPACE,

@@ -23,6 +23,7 @@ PLUGIN = sdk.Plugin(
     types=[DEVICE],
     controllers=[sdk.Controller("poll", DEVICE, poll, parallel=16)],
     areas=["device"],
+    pure_hooks=True,
 )
 
 Plugin, Mutating, Validating, Authorizing, Controlling = sdk.export(PLUGIN)

@@ -32,7 +32,7 @@ MANIFEST, RESOURCE_TYPE, CONTROLLER, HOOKS, COLUMN, TYPE_NAME, FILES = map(messa
     "google.protobuf.FileDescriptorSet",
 ])
 
-NOT_FOUND, NAMESPACE = 5, 3
+NOT_FOUND, NAMESPACE, REUSE = 5, 3, 1
 TRUE, FALSE = 1, 2
 
 
@@ -161,6 +161,8 @@ class Plugin:
     types: list[ResourceType]
     controllers: list[Controller] = default(default_factory=list)
     areas: list[str] = default(default_factory=list)
+    # Whether mutate and validate are pure: an answer depends on the arguments alone, and not on earlier calls.
+    pure_hooks: bool = False
 
     def manifest(self) -> bytes:
         """The description that the host asks for."""
@@ -190,6 +192,7 @@ class Plugin:
                 types=types,
                 controllers=controllers,
                 areas=self.areas,
+                instances=REUSE if self.pure_hooks else 0,
             )
         )
 

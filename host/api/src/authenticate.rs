@@ -86,7 +86,7 @@ impl Requirement {
             ("mortise.v1.PluginService", "Inspect" | "Logs")
             | ("mortise.v1.ControllerService", "List")
             | ("mortise.v1.RegionService", "Status")
-            | ("mortise.v1.ServerService", "Status" | "ListMembers") => READ,
+            | ("mortise.v1.ServerService", "Status" | "ListMembers" | "Metrics" | "Settings") => READ,
             _ => WRITE,
         }
     }

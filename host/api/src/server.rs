@@ -1,6 +1,14 @@
 //! Listening, serving, and stopping without dropping a call.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use futures::{StreamExt as _, future::BoxFuture, stream};
@@ -56,6 +64,7 @@ use crate::{
     },
     observability::{
         metrics::upkeep,
+        metrics_page::MetricsPage,
         requests::{HttpCounts, RequestCounts},
         server_status::{ServerInfo, Sources},
     },
@@ -74,8 +83,9 @@ use crate::{
     write_health::WriteHealth,
 };
 
-/// Longest time for gRPC connections to close after their last call.
-const CONNECTION_CLOSE_TIMEOUT: Duration = Duration::from_millis(250);
+/// Longest time for gRPC connections to close after their last call: longer than one is read after its end
+/// (`grpc::lingering`), so that a slow client does not lose its last answer to the end of the process.
+const CONNECTION_CLOSE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Concurrent calls of one gRPC connection. A client may give up as many before they begin, and may make the server
 /// reset as many for faults of HTTP/2 over the life of the connection; one more ends the connection with GOAWAY.
@@ -227,12 +237,19 @@ impl OpenPorts {
             let methods = reflection.methods();
             let counts = RequestCounts::new(methods.clone());
             let http_counts = HttpCounts::default();
+            let page = MetricsPage::new(
+                metrics.clone(),
+                controller_manager.clone(),
+                counts.clone(),
+                http_counts.clone(),
+                about.clone(),
+            );
             let sources = Sources {
                 about,
                 service: service.clone(),
                 controller_manager: controller_manager.clone(),
                 regions: regions.clone(),
-                metrics: metrics.clone(),
+                metrics: page.clone(),
                 counts: counts.clone(),
                 http_counts: http_counts.clone(),
                 configuration: configuration.clone(),
@@ -331,7 +348,7 @@ impl OpenPorts {
                     ),
                     until(stopping.clone()),
                 );
-            let mut upkeep = Task::spawn("the upkeep of metrics", upkeep(metrics.clone()));
+            let mut upkeep = Task::spawn("the upkeep of metrics", upkeep(metrics));
             let mut watching = Task::spawn("the supervision of answers", {
                 let calls = calls.clone();
                 let changes = service.access().map(|access| access.changes());
@@ -340,7 +357,7 @@ impl OpenPorts {
             let hosts = http::Hosts::new(self.http.local_addr()?, self.options.http.allowed.clone(), self.tls.clone());
             let probes = http::probes(ready.clone(), write_health, http_counts.clone());
             let options = self.options.http.clone();
-            let shared = http::Shared::new(service.clone(), controller_manager, metrics, ready, options, hosts, facts);
+            let shared = http::Shared::new(service.clone(), page, ready, options, hosts, facts);
             let router = http::router(shared, http_counts);
             let places = Places::with_reserve("http", self.options.http.max_connections, service.access().is_some());
             let serving =
@@ -377,8 +394,10 @@ impl OpenPorts {
             stopping_tx.send_replace(true);
             calls.stop();
             // A connection whose client does not read may stay open; no call in it can end.
+            let (calls_over, http_over) = (AtomicBool::new(false), AtomicBool::new(false));
             let left = async {
                 calls.ended().await;
+                calls_over.store(true, Ordering::Relaxed);
                 sleep(CONNECTION_CLOSE_TIMEOUT).await;
             };
             let finishing = async {
@@ -388,10 +407,16 @@ impl OpenPorts {
                         () = left => Ok(()),
                     }
                 };
-                tokio::join!(serving, http.ended()).0
+                let http = async {
+                    http.ended().await;
+                    http_over.store(true, Ordering::Relaxed);
+                };
+                tokio::join!(serving, http).0
             };
             match timeout(self.options.grace, finishing).await {
                 Ok(served) => served?,
+                // Connections alone were left, whose clients do not end them.
+                Err(_) if calls_over.load(Ordering::Relaxed) && http_over.load(Ordering::Relaxed) => {}
                 Err(_) => {
                     tracing::warn!(grace = ?self.options.grace, "some calls did not finish in time (limit shutdown_grace_ms)")
                 }

@@ -30,7 +30,7 @@ use std::{ffi::OsString, io::Write as _, pin::Pin, process::ExitCode, time::Dura
 
 use tokio::sync::oneshot;
 
-pub use commands::{Command, run};
+pub use commands::{Command, function::value as function_value, run};
 pub use connect::{
     Connect,
     provider::ProviderConnector,

@@ -9,7 +9,7 @@ use std::{
 use mortise_api::ServerInfo;
 use tokio::time::timeout;
 
-use crate::{cli::Mode, settings::Config};
+use crate::{server_flags::Mode, settings::Config};
 
 /// Longest wait for the reader of stdout.
 const STDOUT_WAIT: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub(crate) async fn announce(
     let took_ms = about.started.elapsed().as_millis() as u64;
     tracing::info!(data_dir = %config.data_dir.display(), took_ms, "ready");
     let mut text = String::new();
-    if mode == Mode::Serve && !config.acl.enabled {
+    if mode != Mode::Dev && !config.acl.enabled {
         tracing::warn!("everyone who reaches the ports may do everything: tokens are off (acl.enabled)");
     }
     if mode == Mode::Dev && about.temporary {

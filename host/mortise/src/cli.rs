@@ -1,17 +1,18 @@
 //! The command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-
-use mortise_cli::commands::after;
+use mortise_cli::{CliError, Exit, commands::after};
+use mortise_plugin_dev::ServerSettings;
 
 use crate::{
     audit::Audit,
     backup_command::{self, Backups},
     migrate::{self, Migrate},
     offline::{Check, Compact, Restore},
-    settings::{ConfigError, Engine, Overrides, Settings, flag_help, listen_address},
+    server_flags::Common,
+    settings::{ConfigError, Overrides, Settings, parts, plugin},
     validate::Validate,
 };
 
@@ -51,7 +52,7 @@ pub(crate) enum Command {
     /// Writes a store again, without the space of what was deleted, while no server uses it.
     #[command(after_help = after("mortise compact --data-dir /var/lib/mortise"))]
     Compact(Compact),
-    /// Moves the content between a data directory and an etcd cluster, while no server uses either.
+    /// Moves the content between a data directory and an etcd cluster, while no other server uses either.
     #[command(after_help = after(migrate::EXAMPLES))]
     Migrate(Migrate),
     /// Checks the settings of a server and the files that they name, and starts none.
@@ -87,7 +88,8 @@ pub(crate) enum PluginCommand {
     /// Shows everything about a plugin of the server, or about a component's file and whether this host accepts it
     #[command(after_help = after(
         "mortise plugin inspect demo\n\
-         mortise plugin inspect target/plugins/guest-book.wasm -o json"
+         mortise plugin inspect target/plugins/guest-book.wasm -o json\n\
+         mortise plugin inspect guest-book.wasm --config /etc/mortise/config.toml"
     ))]
     Inspect(Inspect),
 }
@@ -99,6 +101,9 @@ pub(crate) struct Inspect {
     /// an existing file
     #[arg(value_name = "NAME|FILE.wasm")]
     subject: String,
+    /// A server's configuration, for a file: whether that server would load it, and what it would be granted
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: mortise_plugin_dev::Format,
@@ -109,13 +114,33 @@ pub(crate) struct Inspect {
 impl Inspect {
     /// Asks the server, or reads the file.
     pub(crate) fn run(self) -> mortise_cli::CommandFuture {
-        let Self { subject, output, connect } = self;
+        let Self { subject, config, output, connect } = self;
         if mortise_plugin_dev::is_file(&subject) {
-            return mortise_plugin_dev::Inspect { file: subject.into(), output }.run();
+            return mortise_plugin_dev::Inspect { file: subject.into(), config, output }.run(read_server_settings);
+        }
+        if config.is_some() {
+            let refused =
+                CliError::usage("--config is for a component's file; a plugin of the server has its configuration")
+                    .remedy(format!("leave --config out, or give the file: `mortise plugin inspect ./{subject}.wasm`"));
+            return Box::pin(async { Err(refused) });
         }
         let json = output == mortise_plugin_dev::Format::Json;
         mortise_cli::commands::plugin::Inspect { name: subject, json, connect }.run()
     }
+}
+
+/// Reads a server's configuration for the commands of authors.
+///
+/// # Errors
+/// The file cannot be read, or a setting is wrong.
+pub(crate) fn read_server_settings(path: &Path) -> Result<ServerSettings, CliError> {
+    let env = |name: &str| std::env::var(name).ok();
+    let wrong = |e: ConfigError| {
+        CliError::because(Exit::Usage, e).remedy(format!("`mortise validate {}` lists all findings", path.display()))
+    };
+    let config = Settings::load(Some(path), &env, Overrides::default()).map_err(wrong)?.config;
+    let plugins = plugin::read(&config.plugin).map_err(|e| wrong(e.into()))?;
+    Ok(ServerSettings { limits: parts::limits(&config), controllers: parts::reconcile_limits(&config), plugins })
 }
 
 /// Options of `serve`.
@@ -127,74 +152,4 @@ pub(crate) struct Serve {
     /// secret, have no values there
     #[arg(long)]
     pub(crate) print_config: bool,
-}
-
-/// Options of `serve` and `dev`.
-#[derive(Debug, Args)]
-pub(crate) struct Common {
-    /// Configuration file; config.toml in the source tree lists every setting.
-    #[arg(long, value_name = "FILE", env = "MORTISE_CONFIG")]
-    pub(crate) config: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) flags: SettingFlags,
-}
-
-/// Flags that set settings. A flag beats the environment, which beats the file.
-#[derive(Debug, Args)]
-pub(crate) struct SettingFlags {
-    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("grpc_addr", "Address for gRPC; port 0 picks a free one", ""))]
-    grpc_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, help = flag_help("http_addr", "Address for HTTP: the API as JSON, health and metrics", ""))]
-    http_addr: Option<SocketAddr>,
-    #[arg(long, value_name = "DIR", help = flag_help("data_dir", "Directory of stored resources", "; dev: temporary"))]
-    data_dir: Option<PathBuf>,
-    #[arg(long, value_name = "DIR", help = flag_help("plugin_dir", "Directory of plugins; every *.wasm in it is loaded", "; dev: in the data directory"))]
-    plugin_dir: Option<PathBuf>,
-    #[arg(long, value_name = "ENGINE", hide_possible_values = true, help = flag_help("store.engine", "Keeper of the content: sled or etcd", ""))]
-    store_engine: Option<Engine>,
-    #[arg(long, value_name = "ADDRS", help = flag_help("store.etcd.endpoints", "Addresses of etcd's servers, separated by commas", ""))]
-    etcd_endpoints: Option<String>,
-    /// Listens beyond loopback without tokens or without TLS: everyone who reaches the ports may do everything
-    #[arg(long)]
-    insecure: bool,
-}
-
-/// Mode of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Serve,
-    Dev,
-}
-
-impl Mode {
-    /// Name of the command.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Serve => "serve",
-            Self::Dev => "dev",
-        }
-    }
-}
-
-impl Common {
-    /// The configuration that results from file, environment and flags.
-    pub(crate) fn settings(self) -> Result<Settings, ConfigError> {
-        let env = |name: &str| std::env::var(name).ok();
-        Settings::load(self.config.as_deref(), &env, self.flags.overrides())
-    }
-}
-
-impl SettingFlags {
-    /// The settings that the flags set.
-    pub(crate) fn overrides(self) -> Overrides {
-        Overrides {
-            grpc_addr: self.grpc_addr,
-            http_addr: self.http_addr,
-            data_dir: self.data_dir,
-            plugin_dir: self.plugin_dir,
-            store_engine: self.store_engine,
-            etcd_endpoints: self.etcd_endpoints,
-            insecure: self.insecure,
-        }
-    }
 }

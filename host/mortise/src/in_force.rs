@@ -1,4 +1,5 @@
-//! `mortise serve --print-config`: the settings in force, as a configuration, with the origin of each.
+//! The settings in force, as a configuration, with the origin of each: `mortise serve --print-config`, and those of a
+//! running server, for `mortise debug`.
 //!
 //! # Contract
 //! The text is TOML, and a server that reads it has the same settings, except for those of plugins: only their keys are
@@ -10,27 +11,34 @@ use toml::{Table, Value};
 use mortise_cli::{CliError, Exit, ui};
 
 use crate::{
-    cli::Common,
-    settings::{Origin, Places, SECTIONS, Settings, Sources, examine},
+    server_flags::Common,
+    settings::{Config, Origin, Places, Reload, SECTIONS, Settings, Sources, examine},
 };
 
 /// Prints the settings.
 pub(crate) fn print(common: Common) -> Result<Exit, CliError> {
     let env = |name: &str| std::env::var(name).ok();
-    let flags = common.flags.overrides();
     let wrong = |fault| CliError::because(Exit::Usage, fault);
-    let settings = Settings::load(common.config.as_deref(), &env, flags.clone()).map_err(wrong)?;
-    let mut sources = Sources { file: common.config.as_deref(), env: &env, flags: &flags, places: Places::default() };
-    // Finds the places of the file's keys.
-    examine(&mut sources);
+    let settings = Settings::load(common.config.as_deref(), &env, common.flags.overrides()).map_err(wrong)?;
     let unprintable = |fault: toml::ser::Error| CliError::because(Exit::Failed, fault);
-    let table = Table::try_from(&settings.config).map_err(unprintable)?;
-    ui::print(describe(&table, &|key| sources.origin(key)))?;
+    ui::print(describe(&settings.config, &settings.reload).map_err(unprintable)?)?;
     Ok(Exit::Done)
 }
 
+/// Describes settings, each with the origin that it has now. Reads the file.
+///
+/// # Errors
+/// A setting that TOML cannot say.
+pub(crate) fn describe(config: &Config, source: &Reload) -> Result<String, toml::ser::Error> {
+    let env = |name: &str| std::env::var(name).ok();
+    let mut sources = Sources { file: source.file(), env: &env, flags: source.flags(), places: Places::default() };
+    // Finds the places of the file's keys.
+    examine(&mut sources);
+    Ok(describe_table(&Table::try_from(config)?, &|key| sources.origin(key)))
+}
+
 /// Describes the settings of a table, section by section, in the order of `config.toml`.
-fn describe(table: &Table, origin: &dyn Fn(&str) -> Origin) -> String {
+fn describe_table(table: &Table, origin: &dyn Fn(&str) -> Origin) -> String {
     let mut out = String::new();
     for section in SECTIONS {
         let mut parts = section.name.split('.').filter(|part| !part.is_empty());

@@ -2,13 +2,13 @@
 //!
 //! | file | work |
 //! |---|---|
-//! | `cli`, `settings` | reads flags and settings |
+//! | `cli`, `server_flags`, `settings` | reads flags and settings |
 //! | `run`, `open_parts` | starts the parts of a server in order, serves, and stops them |
 //! | `signals`, `reload` | signals; reading settings and files again |
 //! | `scheduled_backups` | takes backups at their times |
 //! | `bootstrap`, `provider`, `sockets` | the first token; Terraform's socket; unix sockets |
 //! | `data_dir` | modes of the data directory |
-//! | `bundled`, `plugins` | plugins inside the binary; options of the plugin manager |
+//! | `bundled`, `plugins`, `plugin_sources` | plugins inside the binary; options of the plugin manager; plugins of registries |
 //! | `offline`, `audit` | `restore`, `check` and `compact`, on a data directory without a server; `audit verify` |
 //! | `backup_command` | `backup`, and commands for its files |
 //! | `arenas`, `logging`, `log_output`, `systemd`, `tasks` | the process: memory, log, supervisor, panics of tasks |
@@ -33,11 +33,13 @@ mod logging;
 mod migrate;
 mod offline;
 mod open_parts;
+mod plugin_sources;
 mod plugins;
 mod provider;
 mod reload;
 mod run;
 mod scheduled_backups;
+mod server_flags;
 mod settings;
 mod signals;
 mod sockets;
@@ -49,7 +51,8 @@ mod validate;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
-use cli::{Command, Mode, PluginCommand};
+use cli::{Command, PluginCommand};
+use server_flags::Mode;
 
 /// Exit code for wrong settings; nothing was started.
 const EXIT_USAGE: u8 = 2;
@@ -79,17 +82,18 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Serve(command) if command.print_config => mortise_cli::report(in_force::print(command.common)),
-        Command::Serve(command) => serve(Mode::Serve, command.common),
-        Command::Dev(common) => serve(Mode::Dev, common),
+        Command::Serve(command) => serve(Mode::Serve, command.common.settings()),
+        Command::Dev(common) => serve(Mode::Dev, common.settings()),
         Command::Plugin(plugin) => mortise_cli::block_on(match plugin.command {
             PluginCommand::Operator(command) => mortise_cli::commands::plugin::run(command),
-            PluginCommand::Author(command) => command.run(),
+            PluginCommand::Author(command) => command.run(cli::read_server_settings),
             PluginCommand::Inspect(inspect) => inspect.run(),
         }),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => offline(|| restore.run()),
         Command::Check(check) => offline(|| check.run()),
         Command::Compact(compact) => offline(|| compact.run()),
+        Command::Migrate(migrate) if migrate.serve => serve(migrate.mode(), migrate.settings()),
         Command::Migrate(migrate) => offline(|| migrate.run()),
         Command::Validate(validate) => mortise_cli::report(validate.run()),
         Command::Audit(audit) => mortise_cli::report(audit.run()),
@@ -103,14 +107,14 @@ fn offline(work: impl FnOnce() -> Result<mortise_cli::Exit, mortise_cli::CliErro
     mortise_cli::report(work())
 }
 
-/// Serves until a signal.
-fn serve(mode: Mode, common: cli::Common) -> ExitCode {
+/// Serves until a signal, or until the content is moved.
+fn serve(mode: Mode, settings: Result<settings::Settings, settings::ConfigError>) -> ExitCode {
     mortise_durable_fs::keep_private();
-    let settings = match common.settings() {
+    let settings = match settings {
         Ok(settings) => settings,
         Err(e) => return fail(EXIT_USAGE, &e),
     };
-    let has_tokens = settings.config.acl.enabled && (mode == Mode::Serve || settings.given.acl);
+    let has_tokens = settings.config.acl.enabled && (mode != Mode::Dev || settings.given.acl);
     let config = &settings.config;
     if let Err(e) = config.check_exposure(has_tokens).and_then(|()| config.check_authority(has_tokens)) {
         return fail(EXIT_USAGE, &e);

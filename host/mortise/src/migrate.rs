@@ -1,6 +1,7 @@
 //! `mortise migrate`: the way of a store from one server to several, and back.
 //!
-//! The source is only read, and stays as it is. Versions go on behind the former ones, and the store keeps its id, so
+//! The source is only read, and stays as it is. With `--serve` it is served meanwhile: this process then is a server
+//! whose store refuses writes, without controllers, replication and scheduled backups, and ends after the move. Versions go on behind the former ones, and the store keeps its id, so
 //! one of the two must never serve again once the other one does.
 
 use std::path::{Path, PathBuf};
@@ -15,12 +16,14 @@ use mortise_store_etcd::{
 
 use crate::{
     data_dir::make_private,
-    offline::Directories,
-    settings::{Config, SettingError, parts},
+    server_flags::{Common, Mode},
+    settings::{self, Config, ConfigError, SettingError, Settings, parts},
+    store::Store,
 };
 
 pub(crate) const EXAMPLES: &str = "\
 mortise migrate --to etcd --config /etc/mortise/config.toml
+mortise migrate --to etcd --serve --config /etc/mortise/config.toml
 mortise migrate --to sled --config /etc/mortise/config.toml";
 
 /// Name of an unfinished store in the data directory.
@@ -41,13 +44,16 @@ pub(crate) struct Migrate {
     /// Engine that gets the content
     #[arg(long, value_name = "ENGINE")]
     to: Engine,
+    /// Serves the source meanwhile at the addresses of the settings: reads and watches, and no writes
+    #[arg(long)]
+    pub(crate) serve: bool,
     #[command(flatten)]
-    directories: Directories,
+    common: Common,
 }
 
 /// Reason why content is not moved.
 #[derive(Debug, thiserror::Error)]
-enum MigrateError {
+pub(crate) enum MigrateError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     #[error(transparent)]
@@ -60,6 +66,8 @@ enum MigrateError {
     Occupied(PathBuf),
     #[error("servers use the content in etcd: {0}; stop them first")]
     InUse(String),
+    #[error("stopped before all was moved; run the command again")]
+    Interrupted,
     #[error("cannot {action} {}: {source}", path.display())]
     File { path: PathBuf, action: &'static str, source: std::io::Error },
 }
@@ -67,65 +75,98 @@ enum MigrateError {
 impl Migrate {
     /// Blocks until the content is moved.
     pub(crate) fn run(self) -> Result<Exit, CliError> {
-        let config = self.directories.config(None)?;
+        let config = self.common.settings().map_err(|e| CliError::because(Exit::Usage, e))?.config;
         let runtime = tokio::runtime::Runtime::new()
             .map_err(|source| CliError::failed("cannot start threads").caused_by(source))?;
         let moved = runtime.block_on(async {
             match self.to {
-                Engine::Etcd => to_etcd(&config).await,
-                Engine::Sled => to_sled(&config).await,
+                Engine::Etcd => {
+                    let source =
+                        SledBackend::open(mortise_store::Options { read_only: true, ..parts::store(&config) })?;
+                    to_etcd(&config, &source).await?;
+                    source.close();
+                }
+                Engine::Sled => {
+                    refuse_occupied(&config)?;
+                    let (etcd, copy) = parts::cluster(&config)?;
+                    let source = EtcdBackend::open(&etcd, copy).await?;
+                    to_sled(&config, &source).await?;
+                    source.give_up().await;
+                }
             }
+            Ok::<(), MigrateError>(())
         });
         moved.map_err(|error| CliError::because(Exit::Failed, error))?;
         Ok(Exit::Done)
     }
+
+    /// The mode of a server that serves the source.
+    pub(crate) fn mode(&self) -> Mode {
+        Mode::Migrate(match self.to {
+            Engine::Etcd => settings::Engine::Etcd,
+            Engine::Sled => settings::Engine::Sled,
+        })
+    }
+
+    /// The settings of a server that serves the source.
+    pub(crate) fn settings(self) -> Result<Settings, ConfigError> {
+        let mut settings = self.common.settings()?;
+        settings.config.store.engine = match self.to {
+            Engine::Etcd => settings::Engine::Sled,
+            Engine::Sled => settings::Engine::Etcd,
+        };
+        Ok(settings)
+    }
 }
 
-async fn to_etcd(config: &Config) -> Result<(), MigrateError> {
-    let (etcd, _) = parts::cluster(config)?;
-    let options = parts::store(config);
-    let store = options.path.clone();
-    if !store.join("store").exists() {
-        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(MigrateError::File { path: store, action: "open the store", source });
+/// Moves the content of a server's store, if that is the server's work; never resolves otherwise.
+pub(crate) async fn beside_server(mode: Mode, config: &Config, source: &Store) -> Result<(), MigrateError> {
+    match (mode, source) {
+        (Mode::Migrate(_), Store::Sled(source)) => to_etcd(config, source).await,
+        (Mode::Migrate(_), Store::Etcd(source, _)) => to_sled(config, source).await,
+        _ => std::future::pending().await,
     }
-    let backend = SledBackend::open(options)?;
-    let mut snapshot = backend.snapshot().await?;
+}
+
+/// Refuses a data directory with a store.
+fn refuse_occupied(config: &Config) -> Result<(), MigrateError> {
+    let path = parts::store(config).path;
+    if path.join("store").exists() { Err(MigrateError::Occupied(path)) } else { Ok(()) }
+}
+
+async fn to_etcd(config: &Config, source: &SledBackend) -> Result<(), MigrateError> {
+    let (etcd, _) = parts::cluster(config)?;
+    let mut snapshot = source.snapshot().await?;
     let progress = Progress::begin("moving", Some(snapshot.head().resources()), Unit::Items);
     let mut before = 0;
     let mut advance = |now: u64| {
         progress.advance(now.saturating_sub(before));
         before = now;
     };
-    let resources = load(&etcd, &mut *snapshot, backend.id(), &mut advance).await?;
+    let resources = load(&etcd, &mut *snapshot, source.id(), &mut advance).await?;
     drop((progress, snapshot));
-    backend.close();
     say(&format!(
         "{resources} resources of {} are in etcd below {}, each read back\nset store.engine = \"etcd\" on this server, and start \
          it first: it brings its plugins along",
-        store.display(),
+        parts::store(config).path.display(),
         etcd.prefix
     ));
     Ok(())
 }
 
-async fn to_sled(config: &Config) -> Result<(), MigrateError> {
-    let (etcd, copy) = parts::cluster(config)?;
+async fn to_sled(config: &Config, source: &EtcdBackend) -> Result<(), MigrateError> {
     let store = parts::store(config).path;
-    if store.join("store").exists() {
-        return Err(MigrateError::Occupied(store));
-    }
-    let backend = EtcdBackend::open(&etcd, copy).await?;
-    let members = backend.members().await?.map(|members| members.members).unwrap_or_default();
-    let others = members.into_iter().filter(|member| !member.is_this && member.name != backend.server());
+    refuse_occupied(config)?;
+    let members = source.members().await?.map(|members| members.members).unwrap_or_default();
+    let others = members.into_iter().filter(|member| !member.is_this && member.name != source.server());
     let others: Vec<_> = others.map(|member| member.name).collect();
     if !others.is_empty() {
         return Err(MigrateError::InUse(others.join(", ")));
     }
-    let mut snapshot = backend.snapshot().await?;
+    let mut snapshot = source.snapshot().await?;
     let unfinished = config.data_dir.join(UNFINISHED_DIR);
     remove(&unfinished)?;
-    let resources = fill(&mut *snapshot, &unfinished, &backend).await?;
+    let resources = fill(&mut *snapshot, &unfinished, source).await?;
     drop(snapshot);
     remove(&store)?;
     let file = |source| MigrateError::File { path: store.clone(), action: "rename the new store to", source };
@@ -134,11 +175,10 @@ async fn to_sled(config: &Config) -> Result<(), MigrateError> {
     if let Err(fault) = make_private(&config.data_dir) {
         say(&format!("other users may read {}: {fault}", config.data_dir.display()));
     }
-    backend.give_up().await;
     say(&format!(
         "{resources} resources of etcd below {} are in {}\nset store.engine = \"sled\", and start the server; no server may use \
          the content in etcd any more",
-        etcd.prefix,
+        config.store.etcd.prefix,
         store.display()
     ));
     Ok(())

@@ -26,16 +26,21 @@ pub(crate) fn options(config: &Config, live: LiveSettings) -> Result<Options, Co
 /// Rules about which components are loaded.
 fn trust(config: &Config) -> Result<TrustRules, SettingError> {
     let plugins = &config.plugins;
-    let key = |text: &String| {
-        PublicKey::load(text)
-            .map_err(|source| SettingError::TrustedKey { text: text.clone(), source: Box::new(source) })
-    };
     Ok(TrustRules {
-        keys: plugins.trusted_keys.iter().map(key).collect::<Result<_, _>>()?,
+        keys: trusted_keys(config)?,
         require_signed: plugins.require_signed,
         load_unsigned: plugins.load_unsigned,
         pinned: plugins.pinned.iter().map(|digest| digest.to_ascii_lowercase()).collect(),
     })
+}
+
+/// Reads the keys of trusted signers.
+pub(crate) fn trusted_keys(config: &Config) -> Result<Vec<PublicKey>, SettingError> {
+    let key = |text: &String| {
+        PublicKey::load(text)
+            .map_err(|source| SettingError::TrustedKey { text: text.clone(), source: Box::new(source) })
+    };
+    config.plugins.trusted_keys.iter().map(key).collect()
 }
 
 fn bundled_plugins(names: &[String]) -> Vec<Bundled> {

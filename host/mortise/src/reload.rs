@@ -9,14 +9,24 @@ use std::sync::Arc;
 use mortise_api::{AuthorityFiles, Configuration, TlsFiles, TlsReload};
 use mortise_audit::AuditLog;
 use mortise_plugin_manager::Manager;
-use mortise_resource::{Code, Error, data::ReloadResponse};
+use mortise_resource::{
+    Code, Error,
+    data::{ReloadResponse, SettingsResponse},
+};
 use tokio::sync::Mutex;
 
 use crate::{
+    in_force,
     settings::{LiveState, without_excerpt},
     signals::Signals,
     systemd,
 };
+
+/// Note above the settings of a server for development.
+const DEV_NOTE: &str = "\
+# The server was started by `mortise dev`: where these are defaults, it has a data directory and a plugin folder of its own,
+# further bundled plugins, no tokens, no audit log, and a DNS port that may be missing.
+";
 
 /// The parts of a server that a reload concerns.
 pub(crate) struct Reloader {
@@ -92,6 +102,17 @@ fn note(answer: &mut ReloadResponse, files: &str, outcome: TlsReload) -> Option<
 impl Configuration for Reloader {
     async fn reload(&self) -> Result<ReloadResponse, Error> {
         self.reload_by("a caller's reload").await
+    }
+
+    async fn settings(&self) -> Result<SettingsResponse, Error> {
+        let (config, source) = (self.state.config(), self.state.source().clone());
+        let file = source.file().map(|file| file.display().to_string()).unwrap_or_default();
+        // The places of the keys are read from the file.
+        let described = tokio::task::spawn_blocking(move || in_force::describe(&config, &source)).await;
+        let text = described.map_err(|e| e.to_string()).and_then(|text| text.map_err(|e| e.to_string()));
+        let text = text.map_err(|fault| Error::internal(format!("the settings cannot be shown: {fault}")))?;
+        let head = if self.state.is_dev() { DEV_NOTE } else { "" };
+        Ok(SettingsResponse { text: format!("{head}{text}"), file })
     }
 
     fn restart_needed(&self) -> Vec<String> {

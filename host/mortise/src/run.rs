@@ -13,7 +13,7 @@ use std::{
     io,
     path::PathBuf,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -35,13 +35,15 @@ use tokio::{sync::watch, time::timeout};
 use crate::{
     announce::announce,
     bootstrap, bundled,
-    cli::Mode,
     logging::Log,
+    migrate::{self, MigrateError},
     open_parts::OpenParts,
+    plugin_sources::PluginSources,
     plugins,
     provider::ProviderSocket,
     reload::Reloader,
     scheduled_backups::ScheduledBackups,
+    server_flags::Mode,
     settings::{self, Config, ConfigError, Effects, LiveSettings, LiveState, Settings, parts},
     signals::Signals,
     sockets::{Access, LocalSocket},
@@ -78,6 +80,8 @@ pub(crate) enum RunError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Bootstrap(#[from] bootstrap::BootstrapError),
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
     #[error(transparent)]
     Audit(#[from] mortise_audit::OpenError),
     #[error("cannot read tokens and policies: {0}")]
@@ -143,7 +147,7 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
     // Two servers for development would compete for one DNS port, so this one may do without.
     let dns_optional = mode == Mode::Dev && !given.dns;
     config.dns.enabled |= dns_optional;
-    config.acl.enabled &= mode == Mode::Serve || given.acl;
+    config.acl.enabled &= mode != Mode::Dev || given.acl;
     if mode == Mode::Dev && !given.audit {
         config.audit.events = Events::None;
     }
@@ -159,7 +163,7 @@ async fn serve(mode: Mode, settings: Settings, log: Log) -> Result<(), RunError>
         biased;
         () = signals.stop() => None,
         () = tasks.panicked() => None,
-        started = start(&config, temporary.is_some(), live, &tasks, &mut open) => Some(started),
+        started = start(&config, (mode, temporary.is_some()), live, &tasks, &mut open) => Some(started),
     };
     let served = match started {
         Some(Ok(parts)) if !signals.is_stopping() => {
@@ -228,16 +232,17 @@ struct Parts {
     backups: watch::Receiver<Option<BackupState>>,
 }
 
-/// Starts the parts behind the ports. Those that a stop must close are in `open` as soon as they exist. Safe to cancel.
+/// Starts the parts behind the ports; those that write by themselves stay away from a read-only store. The parts that a
+/// stop must close are in `open` as soon as they exist. Safe to cancel.
 async fn start(
     config: &Config,
-    temporary: bool,
+    (mode, temporary): (Mode, bool),
     live: LiveSettings,
     tasks: &TaskWatch,
     open: &mut OpenParts,
 ) -> Result<Parts, RunError> {
     let cache_dir = parts::cache_dir(config, temporary);
-    open.opening = Some(Store::begin(config)?);
+    open.opening = Some(Store::begin(config, mode.is_read_only())?);
     let sandbox_options = SandboxOptions { identities: parts::age_identities(config)?, ..parts::sandbox(config) };
     let sandbox = Sandbox::with_options(&parts::limits(config), sandbox_options, cache_dir)?;
     let mut plugin_options = plugins::options(config, live)?;
@@ -259,10 +264,12 @@ async fn start(
     open.audit = audit.clone();
     let service = ResourceService::new(backend.clone(), registry.clone(), parts::service(config, audit.clone()));
     open.service = Some(service.clone());
-    open.tasks.push(tasks.spawn("the clean-up of tenancies", service.background()));
+    if !mode.is_read_only() {
+        open.tasks.push(tasks.spawn("the clean-up of tenancies", service.background()));
+    }
     let following = service.follow_access().await.map_err(RunError::Access)?;
     open.tasks.push(tasks.spawn("the watch of tokens and policies", following));
-    if config.acl.enabled {
+    if config.acl.enabled && !mode.is_read_only() {
         bootstrap::ensure_token(&service, &config.data_dir).await?;
     }
     let controller_manager =
@@ -273,16 +280,22 @@ async fn start(
             .await?;
     open.manager = Some(manager.clone());
     tasks.over("the watch of the plugins' files", following);
-    let following = controller_manager.start()?;
-    open.follows = Some(following.abort_handle());
-    open.tasks.push(tasks.over("the start and stop of controllers", following));
-
     let regions = Replication::new(service.clone(), settings::region::peers(config));
-    open.tasks.push(tasks.spawn("the replication from other regions", regions.clone().run()));
     let (scheduled, backups) = ScheduledBackups::new(config).map_err(ConfigError::from)?;
-    if let Some(scheduled) = scheduled {
-        let following = scheduled.follow(manager.clone(), service.clone(), store.leases());
-        open.tasks.push(tasks.spawn("the scheduled backups", following));
+    let sources = PluginSources::new(config).map_err(ConfigError::from)?;
+    if !mode.is_read_only() {
+        let following = controller_manager.start()?;
+        open.follows = Some(following.abort_handle());
+        open.tasks.push(tasks.over("the start and stop of controllers", following));
+        open.tasks.push(tasks.spawn("the replication from other regions", regions.clone().run()));
+        if let Some(scheduled) = scheduled {
+            let following = scheduled.follow(manager.clone(), service.clone(), store.leases());
+            open.tasks.push(tasks.spawn("the scheduled backups", following));
+        }
+        if let Some(sources) = sources {
+            let following = sources.follow(manager.clone(), service.clone(), store.leases());
+            open.tasks.push(tasks.spawn("the plugins of registries", following));
+        }
     }
     Ok(Parts { service, registry, manager, controller_manager, regions, audit, store, backups })
 }
@@ -305,7 +318,7 @@ async fn open_socket(config: &Config) -> Option<(PathBuf, LocalSocket)> {
     Some((path, opened.ok()?))
 }
 
-/// Opens the ports, reports that, and serves until a signal or a panic.
+/// Opens the ports, reports that, and serves until a signal or a panic, or until the content is moved.
 async fn serve_parts(
     mode: Mode,
     config: &Config,
@@ -357,10 +370,13 @@ async fn serve_parts(
         backups,
     };
     let (signals, panicked) = (signals.clone(), tasks.clone());
+    let moved = Arc::new(OnceLock::new());
+    let (end, config) = (moved.clone(), config.clone());
     let stopped = Box::pin(async move {
         tokio::select! {
             () = signals.stop() => {}
             () = panicked.panicked() => {}
+            outcome = migrate::beside_server(mode, &config, &store) => drop(end.set(outcome)),
         }
     });
     let served = ports.serve(services, stopped).await;
@@ -368,5 +384,10 @@ async fn serve_parts(
     if let Some(provider) = provider {
         provider.close().await;
     }
-    Ok(served?)
+    served?;
+    match Arc::into_inner(moved).and_then(OnceLock::into_inner) {
+        Some(outcome) => Ok(outcome?),
+        None if mode.is_read_only() => Err(MigrateError::Interrupted.into()),
+        None => Ok(()),
+    }
 }

@@ -248,7 +248,7 @@ fn now() -> Timestamp {
 }
 
 /// Resolves once the lease is lost.
-async fn lost(lease: &mut watch::Receiver<bool>) {
+pub(crate) async fn lost(lease: &mut watch::Receiver<bool>) {
     if lease.wait_for(|is_held| !*is_held).await.is_err() {
         // The last value stays in force.
         std::future::pending::<()>().await;

@@ -14,7 +14,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{cli::Mode, logging::Log, systemd};
+use crate::{logging::Log, server_flags::Mode, systemd};
 
 /// Exit code of a process that a second signal ends.
 const EXIT_INTERRUPTED: i32 = 130;
@@ -91,7 +91,7 @@ impl Handlers {
             match (name, is_stopping) {
                 ("SIGUSR1" | "SIGUSR2", _) => tracing::debug!("{name} has no effect"),
                 ("SIGHUP", true) => tracing::debug!("{name} has no effect on a server that stops"),
-                ("SIGHUP", false) if mode == Mode::Serve => reload.notify_one(),
+                ("SIGHUP", false) if mode != Mode::Dev => reload.notify_one(),
                 (_, false) => {
                     tracing::info!("{name}: stopping; a second signal stops at once");
                     systemd::stopping();

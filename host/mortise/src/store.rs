@@ -40,9 +40,9 @@ impl Store {
     ///
     /// # Errors
     /// A file of the settings that cannot be read.
-    pub(crate) fn begin(config: &Config) -> Result<JoinHandle<Result<Self, OpenError>>, ConfigError> {
-        let (local, dir) = (parts::store(config), config.data_dir.clone());
-        let etcd = parts::etcd(config)?;
+    pub(crate) fn begin(config: &Config, read_only: bool) -> Result<JoinHandle<Result<Self, OpenError>>, ConfigError> {
+        let (local, dir) = (Options { read_only, ..parts::store(config) }, config.data_dir.clone());
+        let etcd = parts::etcd(config)?.map(|(etcd, copy)| (etcd, Options { read_only, ..copy }));
         let prepared = tokio::task::spawn_blocking(move || prepare(&dir));
         Ok(tokio::spawn(async move {
             prepared.await??;

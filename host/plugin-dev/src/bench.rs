@@ -1,7 +1,8 @@
 //! `mortise plugin bench`: cost of a plugin's hooks and reconcilers, called one after the other.
 //!
-//! Each hook is called as by a request, in a fresh instance; the row `(empty)` is the instance alone, the least that a
-//! call can cost. Reconcilers run in a warm instance, as on a server, with a store in memory.
+//! Each hook is called as by a request, in a fresh instance, or in a reused one by `--reuse`; the row `(empty)` is the
+//! instance alone, the least that a call can cost. Reconcilers run in a warm instance, as on a server, with a store in
+//! memory.
 
 use std::{
     fs,
@@ -12,16 +13,24 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Connect, Exit, Table, ui};
-use mortise_plugin_host::{Call, HookError, LookupHost, Plugin, TypeDecl, Usage};
+use mortise_plugin_host::{Call, CallerClass, HookError, LookupHost, Plugin, TypeDecl, Usage};
 use mortise_resource::{authorizer::AllowAll, pb};
 use mortise_text::{Source as Text, TypeTable};
 use prost::Message as _;
 use serde_json::{Value, json};
 
-use crate::{fault, offline::Offline, report, sample, source::Source, test};
+use crate::{
+    fault,
+    offline::Offline,
+    report, sample,
+    server_settings::{ReadServerSettings, ServerConfig},
+    source::Source,
+    test,
+};
 
 pub(crate) const EXAMPLES: &str = "\
 mortise plugin bench
+mortise plugin bench --reuse
 mortise plugin bench target/plugins/guest-book.wasm --resource one.yaml --iterations 10000 -o json";
 
 /// Most calls of a hook.
@@ -44,6 +53,11 @@ pub struct Bench {
     /// Most calls of each hook, within 20 seconds
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     iterations: u64,
+    #[command(flatten)]
+    config: ServerConfig,
+    /// Calls hooks in reused instances, as a server does if the operator grants it
+    #[arg(long)]
+    reuse: bool,
     /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -66,12 +80,12 @@ struct Row {
 }
 
 impl Bench {
-    pub(crate) async fn run(self) -> Result<Exit, CliError> {
+    pub(crate) async fn run(self, read: ReadServerSettings) -> Result<Exit, CliError> {
+        let server = self.config.read(read)?;
         let path = self.source.component().await?;
-        let offline = Offline::new(&path)?;
+        let offline = Offline::with(&path, self.reuse, server.as_ref())?;
         let manifest = offline.describe().await.map_err(|e| fault::load(&path, e))?;
-        let settings = test::granted(&manifest)
-            .map_err(|e| CliError::because(Exit::Failed, e).remedy("`mortise plugin inspect` shows what it needs"))?;
+        let settings = test::granted(&manifest, server.as_ref())?;
         let plugin = offline.load(&settings).await.map_err(|e| fault::load(&path, e))?;
         // Searches of hooks find nothing.
         let lookups: Arc<dyn LookupHost> = test::StoredResources::of(&manifest);
@@ -116,7 +130,7 @@ impl Bench {
     /// Measures the part that every request to the plugin costs.
     async fn empty(&self, plugin: &Arc<Plugin>) -> Result<Row, CliError> {
         let call = || async {
-            let mut call = Call::new(plugin.clone(), Arc::new(AllowAll));
+            let mut call = new_call(plugin);
             call.instantiate().await?;
             Ok(call.used())
         };
@@ -132,11 +146,10 @@ impl Bench {
         let type_name = decl.gvk.to_string();
         let bytes = resource.encode_to_vec();
         let id = resource.id.clone().unwrap_or_default();
-        let new = || Call::new(plugin.clone(), Arc::new(AllowAll));
         let mut rows = Vec::new();
         for hook in report::hooks(decl) {
             let call = || async {
-                let mut call = new();
+                let mut call = new_call(plugin);
                 match hook {
                     "mutate" => call.mutate(bytes.clone()).await.map(drop),
                     "validate" => call.validate(bytes.clone(), None).await.map(drop),
@@ -250,6 +263,13 @@ impl Row {
         let place = (self.times.len() * percent / 100).min(self.times.len().saturating_sub(1));
         self.times.get(place).copied().unwrap_or_default()
     }
+}
+
+/// Makes a request. It shares instances with all others if the plugin reuses instances.
+fn new_call(plugin: &Arc<Plugin>) -> Call {
+    let mut call = Call::new(plugin.clone(), Arc::new(AllowAll));
+    call.share_within(|| CallerClass::new(0, 0, None));
+    call
 }
 
 /// Copies the id with a new name, so that no cached answer matches.

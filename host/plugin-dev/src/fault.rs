@@ -53,11 +53,12 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
         LoadError::UnknownImport { .. } | LoadError::Contract { .. } => {
             format!("`mortise plugin inspect {path}` compares all imports and exports with this host")
         }
-        LoadError::ExceedsLimit { setting: Some(setting), .. } => {
-            format!("let it need less at the start, or raise {setting} in config.toml")
+        LoadError::ExceedsLimit(exceeded) if exceeded.iter().all(|limit| limit.setting.is_some()) => {
+            let settings: Vec<_> = exceeded.iter().filter_map(|limit| limit.setting).collect();
+            format!("let it need less at the start, or raise {} in config.toml", settings.join(" and "))
         }
-        LoadError::ExceedsLimit { setting: None, .. } => {
-            "let it need less at the start: no setting raises this limit; `mortise plugin build` makes components below it"
+        LoadError::ExceedsLimit(_) => {
+            "let it need less at the start: no setting raises a fixed limit; `mortise plugin build` makes components below it"
                 .into()
         }
         LoadError::Describe(_) => {
@@ -76,17 +77,19 @@ fn remedy(path: &Path, fault: &LoadError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mortise_plugin_host::ExceededLimit;
+
     use super::*;
 
     #[test]
     fn the_advice_for_a_limit_names_its_setting_or_that_it_is_fixed() {
         let advice = |setting| {
             let what = "3 memories".to_owned();
-            remedy(Path::new("a.wasm"), &LoadError::ExceedsLimit { what, limit: 2, setting })
+            remedy(Path::new("a.wasm"), &LoadError::ExceedsLimit(vec![ExceededLimit { what, limit: 2, setting }]))
         };
         let adjustable = advice(Some("sandbox.memory_bytes"));
         assert!(adjustable.ends_with("or raise sandbox.memory_bytes in config.toml"), "{adjustable}");
         let fixed = advice(None);
-        assert!(fixed.contains("no setting raises this limit") && !fixed.contains("config.toml"), "{fixed}");
+        assert!(fixed.contains("no setting raises a fixed limit") && !fixed.contains("config.toml"), "{fixed}");
     }
 }

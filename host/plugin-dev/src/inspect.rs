@@ -10,13 +10,15 @@ use mortise_cli::{CommandFuture, Exit, ui};
 use mortise_plugin_host::Manifest;
 use mortise_service::registry::builtin::RESERVED_GROUPS;
 
-use crate::{fault, offline::Offline, report::ComponentReport};
+use crate::{fault, offline::Offline, report::ComponentReport, server_settings::ReadServerSettings};
 
 /// Arguments of `plugin inspect`, for a component's file.
 #[derive(Debug)]
 pub struct Inspect {
     /// The component.
     pub file: PathBuf,
+    /// A server's configuration, whose limits, settings and grants the component gets.
+    pub config: Option<PathBuf>,
     /// Output format.
     pub output: Format,
 }
@@ -40,14 +42,18 @@ pub fn is_file(argument: &str) -> bool {
 }
 
 impl Inspect {
-    /// Prints a report; fails if this host would reject the component.
+    /// Prints a report; fails if this host, or the server with that configuration, would reject the component.
     ///
     /// # Errors
-    /// The file cannot be read; the loader's error with its remedy; a type in a group of the host.
-    pub fn run(self) -> CommandFuture {
+    /// A file cannot be read; a wrong setting; the loader's error with its remedy; a type in a group of the host.
+    pub fn run(self, read: ReadServerSettings) -> CommandFuture {
         Box::pin(async move {
-            let offline = Offline::new(&self.file)?;
-            let about = ComponentReport::read(&offline).await?;
+            let server = self.config.as_deref().map(read).transpose()?;
+            let offline = Offline::with(&self.file, false, server.as_ref())?;
+            let mut about = ComponentReport::read(&offline).await?;
+            if let Some(server) = &server {
+                about.load(&offline, &server.plugins).await;
+            }
             let reserved = about.manifest().and_then(reserved);
             if self.output == Format::Json {
                 let mut json = about.json();
@@ -72,9 +78,11 @@ impl Inspect {
             }
             match about.fault() {
                 None if self.output == Format::Text => {
+                    let under = self.config.map(|path| format!(", and {} has what it needs", path.display()));
                     ui::line(format!(
-                        "  verdict     this host (contract {}) accepts it",
-                        mortise_plugin_host::CONTRACT_VERSION
+                        "  verdict     this host (contract {}) accepts it{}",
+                        mortise_plugin_host::CONTRACT_VERSION,
+                        under.unwrap_or_default()
                     ))?;
                     if let Some(manifest) = about.manifest() {
                         ui::line(format!(

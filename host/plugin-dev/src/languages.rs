@@ -264,15 +264,24 @@ pub(crate) fn files(names: &Names, language: Language) -> Result<Vec<NewFile>, C
         let content = if is_program { renamed(&text, names, language) } else { text };
         files.push(NewFile { path: path.to_owned(), content: content.into_bytes(), is_program });
     }
-    let contract = |path: &str| {
-        let wit = path.strip_prefix("wit/v0.1.0/").map(|name| format!("{CONTRACT}/wit/{name}"));
-        wit.or_else(|| path.starts_with("proto/").then(|| format!("{CONTRACT}/{path}")))
-    };
-    for (path, content) in sdk::FILES {
-        let Some(path) = contract(path) else { continue };
-        files.push(NewFile { path, content: content.to_vec(), is_program: false });
+    for (path, content) in definitions() {
+        files.push(NewFile { path: format!("{CONTRACT}/{path}"), content, is_program: false });
     }
     Ok(files)
+}
+
+/// Returns the WIT and .proto files of the contract, by their paths in its folder.
+pub(crate) fn definitions() -> impl Iterator<Item = (String, Vec<u8>)> {
+    let place = |path: &str| {
+        let wit = path.strip_prefix("wit/v0.1.0/").map(|name| format!("wit/{name}"));
+        wit.or_else(|| path.starts_with("proto/").then(|| path.to_owned()))
+    };
+    sdk::FILES.iter().filter_map(move |(path, content)| Some((place(path)?, content.to_vec())))
+}
+
+/// Returns true for a path in the folder of the contract that is this binary's, and not the plugin's author's.
+pub(crate) fn is_of_contract(path: &str) -> bool {
+    path.starts_with("wit/") || path.starts_with("proto/")
 }
 
 /// Returns the place of a file of the examples in a new plugin; `None` for those of other languages.

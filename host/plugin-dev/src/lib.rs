@@ -14,11 +14,12 @@
 //! dependencies (under a minute on two cores); later ones take a second or two.
 //!
 //! # Limits
-//! `test` and `bench` have a server's default limits, except for time (10 s for a request) and quarantine (after 10,000
-//! faults).
+//! `test`, `bench` and `conformance` have a server's default limits, or those of its configuration (`--config`), except
+//! for time (10 s for a request) and quarantine (after 10,000 faults).
 
 mod bench;
 mod build;
+mod conformance;
 mod dev;
 mod external;
 mod fault;
@@ -32,6 +33,8 @@ mod report;
 mod sample;
 mod schema;
 mod sdk;
+mod sdk_upgrade;
+mod server_settings;
 mod source;
 mod template;
 mod test;
@@ -40,6 +43,7 @@ use clap::Subcommand;
 use mortise_cli::{CommandFuture, commands::after};
 
 pub use inspect::{Format, Inspect, is_file};
+pub use server_settings::{ReadServerSettings, ServerSettings};
 
 /// Commands for authors of plugins. `inspect` is apart ([`Inspect`]): operators have a command of the same name for
 /// plugins of a server, and the argument decides ([`is_file`]).
@@ -54,30 +58,38 @@ pub enum Command {
     /// Runs a plugin's hooks and reconcilers against cases, offline
     #[command(after_help = after(test::EXAMPLES))]
     Test(test::Test),
+    /// Checks that a component, in any language, keeps the rules of the contract
+    #[command(after_help = after(conformance::EXAMPLES))]
+    Conformance(conformance::Conformance),
     /// Measures a plugin's hooks: time, fuel, memory
     #[command(after_help = after(bench::EXAMPLES))]
     Bench(bench::Bench),
     /// Builds, installs and watches a plugin, each time that its sources change
     #[command(after_help = after(dev::EXAMPLES))]
     Dev(dev::Dev),
+    /// The SDK in a plugin's folder: brings it to that of this binary
+    #[command(after_help = after(sdk_upgrade::EXAMPLES))]
+    Sdk(sdk_upgrade::Sdk),
     /// Shows the data of a type: JSON Schema, or a commented sample
     #[command(after_help = after(schema::EXAMPLES))]
     Schema(schema::Schema),
 }
 
 impl Command {
-    /// Runs the command.
+    /// Runs the command. `read` reads the configuration of a server that it is given.
     ///
     /// # Errors
     /// The failure with the next step, to print after "mortise: ".
-    pub fn run(self) -> CommandFuture {
+    pub fn run(self, read: ReadServerSettings) -> CommandFuture {
         Box::pin(async move {
             match self {
                 Self::New(new) => new.run(),
                 Self::Build(build) => build.run().await,
-                Self::Test(test) => test.run().await,
-                Self::Bench(bench) => bench.run().await,
+                Self::Test(test) => test.run(read).await,
+                Self::Conformance(conformance) => conformance.run(read).await,
+                Self::Bench(bench) => bench.run(read).await,
                 Self::Dev(dev) => dev.run().await,
+                Self::Sdk(sdk) => sdk.run(),
                 Self::Schema(schema) => schema.run().await,
             }
         })

@@ -22,7 +22,7 @@ mortise plugin new shop --type shop.v1.Order --with-reconciler
 mortise plugin new lamps --lang python";
 
 /// Folder of the SDK in a new plugin.
-const VENDOR: &str = "vendor/mortise";
+pub(crate) const VENDOR: &str = "vendor/mortise";
 
 /// Mode of programs in a new plugin; the user's mask does not apply.
 const PROGRAM_MODE: u32 = 0o755;
@@ -176,6 +176,14 @@ fn refuse_to_overwrite(dir: &Path, name: &str) -> Result<(), CliError> {
         }
         Err(fault) => Err(fault::file("read", dir)(fault)),
     }
+}
+
+/// Makes a plugin in Rust, or in another language, for tests.
+#[cfg(test)]
+pub(crate) fn made_plugin(path: &Path, lang: Option<Language>) {
+    let (name, lang) = ("guest-book".to_owned(), lang.unwrap_or_default());
+    let path = Some(path.to_owned());
+    New { name, type_name: None, lang, with_reconciler: false, path, sdk: None }.write().unwrap();
 }
 
 #[cfg(test)]

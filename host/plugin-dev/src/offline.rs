@@ -7,9 +7,11 @@ use std::{
 };
 
 use mortise_cli::CliError;
-use mortise_plugin_host::{Limits, LoadError, Plugin, PluginSettings, Quarantine, Sandbox, SandboxOptions};
+use mortise_plugin_host::{
+    Limits, LoadError, Plugin, PluginSettings, Quarantine, ReconcileLimits, Sandbox, SandboxOptions,
+};
 
-use crate::fault;
+use crate::{fault, server_settings::ServerSettings};
 
 /// Instances at once: calls come one at a time, and few instances reserve less address space.
 const INSTANCES: u32 = 4;
@@ -32,7 +34,18 @@ impl Offline {
     /// # Errors
     /// A file that cannot be read; a machine without room for a sandbox.
     pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
+        Self::with(path, false, None)
+    }
+
+    /// Makes the same with the limits of a server's configuration, if there is one. `reuses_all`: it reuses the
+    /// instances of every plugin, whether that asks for it or not.
+    ///
+    /// # Errors
+    /// Those of [`Offline::new`].
+    pub(crate) fn with(path: &Path, reuses_all: bool, server: Option<&ServerSettings>) -> Result<Self, CliError> {
         let options = SandboxOptions {
+            reuses_all,
+            controllers: reconcile_limits(server),
             quarantine: Quarantine { faults: 10_000, probation_faults: 10_000, ..Quarantine::default() },
             ..SandboxOptions::default()
         };
@@ -41,7 +54,7 @@ impl Offline {
             deadline_ms: DEADLINE_MS,
             describe_deadline_ms: DEADLINE_MS,
             low_priority_ms: 0,
-            ..Limits::default()
+            ..server.map_or_else(Limits::default, |server| server.limits.clone())
         };
         let sandbox = Sandbox::with_options(&limits, options, cache_dir()).map_err(|e| fault::load(path, e))?;
         let bytes = match fs::metadata(path) {
@@ -75,6 +88,13 @@ impl Offline {
     pub(crate) async fn load(&self, settings: &PluginSettings) -> Result<Arc<Plugin>, LoadError> {
         Plugin::load(&self.sandbox, &self.file_name(), &self.bytes, settings).await
     }
+}
+
+/// Limits of controllers: those of the server, except for time.
+fn reconcile_limits(server: Option<&ServerSettings>) -> ReconcileLimits {
+    let ReconcileLimits { deadline_ms, host_call_ms, .. } = ReconcileLimits::default();
+    let limits = server.map_or_else(ReconcileLimits::default, |server| server.controllers.clone());
+    ReconcileLimits { deadline_ms, host_call_ms, ..limits }
 }
 
 /// Directory of compiled code: that of `mortise dev`, or else one among temporary files.

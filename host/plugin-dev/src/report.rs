@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 
 use mortise_cli::CliError;
-use mortise_plugin_host::{ControllerDecl, GrantRequest, Interface, Interfaces, LoadError, Manifest, Mapper, TypeDecl};
+use mortise_plugin_host::{
+    ControllerDecl, Grant, GrantRequest, Grants, Interface, Interfaces, LoadError, Manifest, Mapper, PluginSettings,
+    TypeDecl,
+};
 use mortise_resource::Scope;
 use sha2::{Digest as _, Sha256};
 
@@ -15,6 +18,8 @@ pub(crate) struct ComponentReport {
     digest: String,
     surface: Interfaces,
     manifest: Result<Manifest, LoadError>,
+    /// The plugin's grants, and the fault of a load with them, under a server's configuration.
+    under_server: Option<(Grants, Option<LoadError>)>,
 }
 
 impl ComponentReport {
@@ -26,17 +31,39 @@ impl ComponentReport {
         let surface = Interfaces::read(&offline.sandbox, &offline.bytes).await;
         let surface = surface.map_err(|e| fault::load(&offline.path, e))?;
         let digest = format!("{:x}", Sha256::digest(&offline.bytes));
-        Ok(Self { size: offline.bytes.len(), digest, surface, manifest: offline.describe().await })
+        let manifest = offline.describe().await;
+        Ok(Self { size: offline.bytes.len(), digest, surface, manifest, under_server: None })
+    }
+
+    /// Loads it with the settings and grants of a server.
+    pub(crate) async fn load(&mut self, offline: &Offline, plugins: &PluginSettings) {
+        let Ok(manifest) = &self.manifest else { return };
+        let grants = plugins.grants_of(&manifest.name).clone();
+        self.under_server = Some((grants, offline.load(plugins).await.err()));
     }
 
     /// Returns the reason why it cannot be loaded, if there is one.
     pub(crate) fn fault(&self) -> Option<&LoadError> {
-        self.manifest.as_ref().err()
+        self.manifest.as_ref().err().or(self.under_server.as_ref().and_then(|(_, fault)| fault.as_ref()))
     }
 
     /// Converts itself to that reason.
     pub(crate) fn into_fault(self) -> Option<LoadError> {
-        self.manifest.err()
+        self.manifest.err().or(self.under_server.and_then(|(_, fault)| fault))
+    }
+
+    /// Tells whether a server grants a request; `None` without a server.
+    fn is_granted(&self, wanted: &Grant) -> Option<bool> {
+        self.under_server.as_ref().map(|(grants, _)| grants.includes(wanted))
+    }
+
+    /// The same as text, behind the name of the request.
+    fn granted_text(&self, wanted: &Grant) -> &'static str {
+        match self.is_granted(wanted) {
+            None => "",
+            Some(true) => " (granted)",
+            Some(false) => " (not granted)",
+        }
     }
 
     pub(crate) fn manifest(&self) -> Option<&Manifest> {
@@ -67,11 +94,20 @@ impl ComponentReport {
             }
             match &manifest.requests {
                 Some(requests) => {
-                    requests
-                        .iter()
-                        .for_each(|request| line("requests", &format!("{}: {}", request.grant, request.reason)));
+                    requests.iter().for_each(|GrantRequest { grant, reason }| {
+                        line("requests", &format!("{grant}{}: {reason}", self.granted_text(grant)));
+                    });
                 }
                 None => line("requests", "nothing by name, so it would have all grants"),
+            }
+            if manifest.reuses_instances {
+                line("requests", &format!("instances reuse{}: its hooks are pure", self.granted_text(&Grant::Reuse)));
+            }
+            for grant in self.under_server.iter().flat_map(|(grants, _)| grants.iter()) {
+                let asked = manifest.requests.as_ref().is_none_or(|requests| requests.is_requested(&grant));
+                let asked = if grant == Grant::Reuse { manifest.reuses_instances } else { asked };
+                let effect = if asked { "" } else { " (no effect: it does not request this)" };
+                line("granted", &format!("{grant}{effect}"));
             }
         }
         line("imports", &short(&self.surface.imports));
@@ -103,10 +139,10 @@ impl ComponentReport {
             "sha256": self.digest,
             "imports": ports(&self.surface.imports),
             "exports": ports(&self.surface.exports),
-            "loads": self.manifest.is_ok(),
+            "loads": self.fault().is_none(),
         });
         let more = match &self.manifest {
-            Err(fault) => serde_json::json!({"fault": fault.to_string()}),
+            Err(_) => serde_json::json!({}),
             Ok(manifest) => serde_json::json!({
                 "name": &*manifest.name,
                 "version": &*manifest.version,
@@ -124,14 +160,22 @@ impl ComponentReport {
                     "watches": controller.watches.iter().map(|watch| watch.kind.to_string()).collect::<Vec<_>>(),
                 })).collect::<Vec<_>>(),
                 "requests": manifest.requests.as_ref().map(|requests| {
-                    let request_json = |request_json: &GrantRequest| serde_json::json!({"grant": request_json.grant.to_string(), "reason": request_json.reason});
+                    let request_json = |GrantRequest { grant, reason }: &GrantRequest| {
+                        let mut json = serde_json::json!({"grant": grant.to_string(), "reason": reason});
+                        if let (Some(granted), Some(json)) = (self.is_granted(grant), json.as_object_mut()) {
+                            json.insert("granted".into(), granted.into());
+                        }
+                        json
+                    };
                     requests.iter().map(request_json).collect::<Vec<_>>()
                 }),
+                "reusesInstances": manifest.reuses_instances,
                 "needsGrants": grants(manifest, &self.surface).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
             }),
         };
         if let (Some(all), serde_json::Value::Object(more)) = (all.as_object_mut(), more) {
             all.extend(more);
+            all.extend(self.fault().map(|fault| ("fault".to_owned(), fault.to_string().into())));
         }
         all
     }

@@ -6,6 +6,28 @@ use mortise_resource::{Code, Error, error::PluginFault};
 
 use crate::{load::grants_check::NotGranted, manifest::error::ManifestError};
 
+/// A limit that a component exceeds when it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExceededLimit {
+    /// The need and its amount, such as `3 memories`.
+    pub what: String,
+    /// The limit.
+    pub limit: usize,
+    /// The setting in config.toml; `None` for a fixed limit.
+    pub setting: Option<&'static str>,
+}
+
+/// Text of all exceeded limits.
+fn exceeded(limits: &[ExceededLimit]) -> String {
+    let mut text = String::from("needs ");
+    for (place, ExceededLimit { what, limit, setting }) in limits.iter().enumerate() {
+        let (before, after) = if place == 0 { ("", " to start") } else { (", and ", "") };
+        let setting = setting.unwrap_or("a fixed limit");
+        text.push_str(&format!("{before}{what}{after}, more than the limit of {limit} ({setting})"));
+    }
+    text
+}
+
 /// Reason that a component cannot be loaded as a plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -48,15 +70,8 @@ pub enum LoadError {
         what: String,
     },
     /// The component starts with more memory or tables than the sandbox allows.
-    #[error("needs {what} to start, more than the limit of {limit} ({})", setting.unwrap_or("a fixed limit"))]
-    ExceedsLimit {
-        /// The need and its amount, such as `3 memories`.
-        what: String,
-        /// The limit.
-        limit: usize,
-        /// The setting in config.toml; `None` for a fixed limit.
-        setting: Option<&'static str>,
-    },
+    #[error("{}", exceeded(.0))]
+    ExceedsLimit(Vec<ExceededLimit>),
     /// The compiler needed more than it may have for a component of this size.
     #[error("compiling it takes more than {what}; make it smaller")]
     TooCostly {
@@ -109,7 +124,13 @@ pub struct HookError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookFault {
     /// The guest trapped; a panic traps too.
-    Trap(String),
+    Trap {
+        /// The trap.
+        trap: String,
+        /// The last error that the guest logged in the call, such as the text of a panic; empty without one. It may have
+        /// data of the caller, so it is for operators alone.
+        logged: String,
+    },
     /// Out of fuel.
     Fuel {
         /// The limit, units.
@@ -200,11 +221,20 @@ pub enum HookFault {
 }
 
 impl HookFault {
+    /// Returns the text for operators, which has more than that for callers.
+    #[must_use]
+    pub fn for_operators(&self) -> String {
+        match self {
+            Self::Trap { logged, .. } if !logged.is_empty() => format!("{self}; it logged: {logged}"),
+            _ => self.to_string(),
+        }
+    }
+
     /// Name of the kind of fault, for metrics and machines.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Trap(_) => "trap",
+            Self::Trap { .. } => "trap",
             Self::Fuel { .. } => "fuel",
             Self::Deadline { .. } => "deadline",
             Self::Memory { .. } => "memory",
@@ -247,7 +277,7 @@ impl HookFault {
             | Self::Starved { .. }
             | Self::Crowded { .. }
             | Self::Busy { .. } => Code::ResourceExhausted,
-            Self::Trap(_) | Self::Stack | Self::Exit { .. } | Self::Answer(_) | Self::Host(_) => Code::Internal,
+            Self::Trap { .. } | Self::Stack | Self::Exit { .. } | Self::Answer(_) | Self::Host(_) => Code::Internal,
             Self::Search { code, .. } => *code,
             Self::Quarantined { .. } => Code::Unavailable,
         }
@@ -259,7 +289,7 @@ impl std::error::Error for HookFault {}
 impl fmt::Display for HookFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Trap(what) => write!(f, "trapped: {what}"),
+            Self::Trap { trap, .. } => write!(f, "trapped: {trap}"),
             Self::Fuel { limit, setting } => write!(f, "used up its fuel of {limit} units (limit {setting})"),
             Self::Deadline { limit_ms, setting } => {
                 let time =
@@ -314,6 +344,14 @@ impl fmt::Display for HookError {
 }
 
 impl std::error::Error for HookError {}
+
+impl HookError {
+    /// Returns the text for operators, which has more than that for callers.
+    #[must_use]
+    pub fn for_operators(&self) -> String {
+        format!("plugin {} {}: hook {} {}", self.plugin, self.version, self.hook, self.fault.for_operators())
+    }
+}
 
 impl From<HookError> for Error {
     fn from(error: HookError) -> Self {

@@ -1,9 +1,9 @@
 //! Calls of a plugin's functions.
 //!
 //! # Contract
-//! A function runs in a fresh instance, in a store of its own, where every import ends the call: the contract's, and
-//! WASI. So its result depends on its arguments and its code alone. Arguments are checked before the call, the result
-//! after it: a result of another type is the plugin's fault.
+//! A function runs in an instance of its own, fresh unless the plugin reuses instances, where every import ends the
+//! call: the contract's, and WASI. So its result depends on its arguments and its code alone. Arguments are checked
+//! before the call, the result after it: a result of another type is the plugin's fault.
 //!
 //! # Cost and limits
 //! Those of one hook of a request: the same fuel, memory, time and slots (`sandbox`). Arguments and result have at most
@@ -75,7 +75,10 @@ impl Call {
             Err(fault) => return Ok(Err(fault)),
         };
         let by = self.caller_number();
-        let wrong = |what: String| FunctionError::Fault(plugin.blame_answer(Hook::Function.name(), by, what));
+        let mut wrong = |what: String| {
+            self.spoil();
+            FunctionError::Fault(plugin.blame_answer(Hook::Function.name(), by, what))
+        };
         let result = FunctionValue::decode(result.as_slice())
             .map_err(|e| wrong(format!("the answer of {name} is not a mortise.plugin.v1.FunctionValue: {e}")))?;
         decl.check_result(&result).map_err(|fault| wrong(format!("{name} answered a wrong value: {fault}")))?;

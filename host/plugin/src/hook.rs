@@ -74,6 +74,12 @@ impl Hook {
         matches!(self, Self::Mutate | Self::Validate | Self::Plan)
     }
 
+    /// Whether an instance may serve the hook for several requests. Authorize hooks decide about callers, and always have
+    /// a fresh instance; upgrades and moves are seldom.
+    pub(crate) const fn may_reuse(self) -> bool {
+        matches!(self, Self::Mutate | Self::Validate | Self::Plan | Self::Function)
+    }
+
     /// Whether any type, controller or function of the plugin uses the hook.
     pub(crate) fn is_used(self, manifest: &Manifest) -> bool {
         let (mut types, mut controllers) = (manifest.types.iter(), manifest.controllers.iter());

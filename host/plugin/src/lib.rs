@@ -46,11 +46,12 @@ mod sandbox;
 pub mod units;
 
 pub use call::answer::{Decision, FunctionFault, MutateReply, NewResourceReply, PlanReply, UpgradeReply, Usage};
+pub use call::hook_slots::CallerClass;
 pub use engine::{
     low_priority::LowPriorityThreads,
     pool::{PoolSize, address_space, physical_memory},
 };
-pub use error::{HookError, HookFault, LoadError};
+pub use error::{ExceededLimit, HookError, HookFault, LoadError};
 pub use failure::Failure;
 pub use function::FunctionError;
 pub use grants::{

@@ -13,11 +13,12 @@ use crate::{
         decision_cache::DecisionCache,
         export::HookExports,
         hook_instance::{HookComponent, HookInstance},
+        hook_slots::{CallerClass, SlotKey},
         warm_instance::ControllerComponent,
     },
     engine::low_priority::LowPriorityThreads,
     error::{HookError, LoadError},
-    grants::Grants,
+    grants::{Grants, Instances},
     health::{
         breaker::{CallerId, HealthState},
         metrics::{PluginMetrics, count_load},
@@ -38,7 +39,7 @@ use crate::{
         without_imports::without_imports,
     },
     manifest::{controllers::ControllerDecl, document::Manifest, exports::Exports},
-    opaque::{Owned, Shared, own, share},
+    opaque::{Owned, Shared, share},
     sandbox::{Inner, Sandbox},
 };
 
@@ -54,6 +55,8 @@ pub struct Plugin {
     pub(crate) decision_cache: DecisionCache,
     /// Grants that the plugin was loaded with.
     grants: Grants,
+    /// Whether an instance may serve several requests.
+    reuses: bool,
     /// Controllers and `import` of the plugin, in an engine of their own; `None` if it has neither.
     pub(crate) controllers: Option<(Shared<ControllerEngine>, Shared<ControllerComponent>)>,
 }
@@ -87,7 +90,11 @@ impl Plugin {
         let searches = imports_lookup(&inner.engine, component)
             .then(|| permit(&manifest, grants.clone(), &own).map(Arc::new))
             .transpose()?;
-        let limits = Arc::new(inner.limits.lowered_to(&manifest.limits));
+        let limits = inner.limits.for_plugin(&manifest.limits, &grants.limits, inner.pool.reservation);
+        let limits = Arc::new(limits.map_err(|most| LoadError::Settings {
+            key: format!("plugin.{}.grants.limits.memory_bytes", manifest.name),
+            what: format!("a memory has at most {most} bytes here; grant less, or raise sandbox.memory_bytes"),
+        })?);
         let settings = settings.text(&manifest.name, limits.settings_bytes)?;
         if exports.configuring {
             settings_check::check(&inner, &manifest, &limits, &settings, &pre).await?;
@@ -110,7 +117,7 @@ impl Plugin {
             exports: Arc::new(hook_exports),
             turns: Arc::new(Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
             slots: inner.slots.clone(),
-            slot_count: inner.slot_count,
+            key: SlotKey { plugin: inner.slots.plugin(), functions: false },
             ticker: inner.ticker.clone(),
             reporter: Arc::new(reporter),
             searches,
@@ -119,10 +126,16 @@ impl Plugin {
         };
         let functions = match manifest.functions.is_empty() {
             true => None,
-            false => Some(share(HookComponent { pre: without_imports(component).map_err(contract)?, ..hooks.clone() })),
+            false => Some(share(HookComponent {
+                pre: without_imports(component).map_err(contract)?,
+                key: SlotKey { functions: true, ..hooks.key },
+                ..hooks.clone()
+            })),
         };
+        let asks = manifest.reuses_instances && grants.instances == Instances::Reuse;
         Ok(Arc::new(Self {
             functions,
+            reuses: asks || inner.reuses_all,
             digest,
             size: bytes.len(),
             decision_cache: DecisionCache::new(hooks.limits.remembered_decisions),
@@ -190,6 +203,12 @@ impl Plugin {
         running_controllers(&self.manifest, &self.hooks.settings)
     }
 
+    /// Whether an instance may serve several requests: the manifest asks for it, and the operator grants it.
+    #[must_use]
+    pub fn reuses_instances(&self) -> bool {
+        self.reuses
+    }
+
     /// Grants of the plugin beyond its own types.
     #[must_use]
     pub fn grants(&self) -> &Grants {
@@ -200,6 +219,12 @@ impl Plugin {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.hooks.limits
+    }
+
+    /// Limits that the plugin asks for beyond those that it has, such as `limits.fuel 100000000`.
+    #[must_use]
+    pub fn missing_limits(&self) -> Vec<String> {
+        self.hooks.limits.missing(&self.manifest.limits).collect()
     }
 
     /// Health of its hooks, and their quarantines.
@@ -239,20 +264,38 @@ impl Plugin {
         [Hook::Mutate, Hook::Reconcile].into_iter().any(|hook| self.hooks.reporter.has_low_priority(hook))
     }
 
-    /// Makes an instance for a hook and those after it; it can search if the component imports that. Functions have no
-    /// imports.
+    /// Makes an instance for a hook and those after it, or takes an idle one of the class; it can search if the
+    /// component imports that. Functions have no imports.
     ///
     /// # Errors
     /// No instance was free in time, or at once if `waits` is false; faults of the plugin's start.
-    pub(crate) async fn hook_instance(&self, hook: Hook, waits: bool) -> Result<Owned<HookInstance>, HookError> {
-        let component = match (hook, &self.functions) {
-            (Hook::Function, Some(functions)) => functions,
-            _ => &self.hooks,
-        };
+    pub(crate) async fn hook_instance(
+        &self,
+        hook: Hook,
+        waits: bool,
+        class: Option<CallerClass>,
+    ) -> Result<Owned<HookInstance>, HookError> {
+        let component = self.component(hook);
         let permit = component.searches.as_ref().filter(|_| !matches!(hook, Hook::Function));
         let lookup =
             permit.and_then(|permit| Some(Lookup { host: self.sandbox.lookup_host()?, permit: permit.clone() }));
-        HookInstance::open(component, hook.name(), lookup, waits).await.map(own)
+        HookInstance::open(component, hook.name(), lookup, waits, class).await
+    }
+
+    /// Keeps an instance that has served a request for the next one of its class. Returns the instances to drop.
+    pub(crate) fn keep(&self, hook: Hook, mut instance: Owned<HookInstance>) -> Vec<Owned<HookInstance>> {
+        let component = self.component(hook);
+        match instance.end_request() {
+            Some(class) => component.slots.keep(component.key, class, instance, &component.limits),
+            None => vec![instance],
+        }
+    }
+
+    fn component(&self, hook: Hook) -> &Shared<HookComponent> {
+        match (hook, &self.functions) {
+            (Hook::Function, Some(functions)) => functions,
+            _ => &self.hooks,
+        }
     }
 
     /// Threads for calls of this hook while they have low priority; `None` while they do not.
@@ -264,6 +307,12 @@ impl Plugin {
     #[must_use]
     pub fn blame_answer(&self, hook: &'static str, caller: CallerId, what: String) -> HookError {
         self.hooks.reporter.blame_answer(hook, caller, what)
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        drop(self.hooks.slots.remove(self.hooks.key.plugin));
     }
 }
 

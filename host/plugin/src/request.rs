@@ -13,6 +13,7 @@ use crate::{
             AuthorizeList, AuthorizeRead, AuthorizeWrite, HookExport, HookGuest, Move, Mutate, Plan, Upgrade, Validate,
         },
         hook_instance::HookInstance,
+        hook_slots::CallerClass,
         instrumented_call::InstrumentedCall,
     },
     error::HookError,
@@ -29,6 +30,10 @@ pub struct Call {
     /// Caller of the calls in the counts of quarantine.
     by: CallerId,
     instance: Option<Owned<HookInstance>>,
+    /// The hook that made the instance.
+    opened_by: Hook,
+    /// Callers that may share an instance with this request; `None`: its instances are fresh.
+    class: Option<CallerClass>,
     /// Whether it waits for a slot if none is free.
     waits: bool,
     /// Secrets to remove from the plugin's texts: of the resources that its instance got in this request.
@@ -39,7 +44,16 @@ impl Call {
     /// Makes a call. Costs nothing until a hook is called.
     #[must_use]
     pub fn new(plugin: Arc<Plugin>, caller: Arc<dyn Authorizer>) -> Self {
-        Self { plugin, caller, by: CallerId::HOST, instance: None, waits: true, secrets: Arc::default() }
+        Self {
+            plugin,
+            caller,
+            by: CallerId::HOST,
+            instance: None,
+            opened_by: Hook::Mutate,
+            class: None,
+            waits: true,
+            secrets: Arc::default(),
+        }
     }
 
     /// Counts the calls for this caller instead of the host.
@@ -54,6 +68,19 @@ impl Call {
     pub fn without_waiting(mut self) -> Self {
         self.waits = false;
         self
+    }
+
+    /// Lets the next hooks share instances with other requests of a class, if the plugin reuses instances. Authorize
+    /// hooks, upgrades and moves have fresh ones in any case.
+    pub fn share_within(&mut self, class: impl FnOnce() -> CallerClass) {
+        self.class = self.plugin.reuses_instances().then(class);
+    }
+
+    /// Keeps the instance from serving another request: its answer broke the contract in a way that only the asker sees.
+    pub fn spoil(&mut self) {
+        if let Some(instance) = &mut self.instance {
+            instance.spoil();
+        }
     }
 
     pub(crate) fn caller_number(&self) -> CallerId {
@@ -77,15 +104,19 @@ impl Call {
         let plugin = self.plugin.clone();
         let (reporter, threads) = (&plugin.hooks.reporter, &plugin.sandbox.low_priority);
         let running = InstrumentedCall::begin(reporter, threads, E::HOOK, self.by, || export.fingerprint())?;
-        if self.instance.as_ref().is_some_and(|instance| instance.must_retire()) {
+        let class = self.class.clone().filter(|_| E::HOOK.may_reuse());
+        if self.instance.as_ref().is_some_and(|kept| kept.must_retire() || !kept.serves(class.as_ref())) {
             self.release();
+        }
+        if self.instance.is_none() {
+            self.opened_by = E::HOOK;
         }
         let (instance, owner, secrets, waits) =
             (self.instance.take(), plugin.clone(), self.secrets.clone(), self.waits);
         let work = || async move {
             let mut instance = match instance {
                 Some(instance) => instance,
-                None => owner.hook_instance(E::HOOK, waits).await?,
+                None => owner.hook_instance(E::HOOK, waits, class).await?,
             };
             instance.hide(&secrets);
             let reply = instance.call(export).await;
@@ -106,7 +137,8 @@ impl Call {
     /// The plugin's fault.
     pub async fn instantiate(&mut self) -> Result<(), HookError> {
         if self.instance.is_none() {
-            self.instance = Some(self.plugin.hook_instance(Hook::Validate, self.waits).await?);
+            self.opened_by = Hook::Validate;
+            self.instance = Some(self.plugin.hook_instance(Hook::Validate, self.waits, self.class.clone()).await?);
         }
         Ok(())
     }
@@ -116,6 +148,12 @@ impl Call {
     pub fn used(&self) -> Usage {
         let memory = self.instance.as_ref().map_or(0, |instance| instance.memory());
         Usage { fuel: self.spent(), memory }
+    }
+
+    /// Whether the instance of the last hook has served another request before.
+    #[must_use]
+    pub fn is_reused(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.is_reused())
     }
 
     /// Calls `mutate` with an encoded resource.
@@ -279,12 +317,15 @@ impl Call {
         }
     }
 
-    /// Releases the instance. The next hook, if any, gets a fresh one.
+    /// Releases the instance. The next hook, if any, gets a fresh one, or an idle one of its class.
     pub fn release(&mut self) {
         let Some(instance) = self.instance.take() else { return };
+        let gone = self.plugin.keep(self.opened_by, instance);
         // Releasing a guest's memory takes the system as long as the guest took to write it.
-        if let Some(threads) = self.plugin.low_priority_threads(Hook::Mutate) {
-            threads.drop_in_background(instance);
+        if let Some(threads) = self.plugin.low_priority_threads(Hook::Mutate)
+            && !gone.is_empty()
+        {
+            threads.drop_in_background(gone);
         }
     }
 

@@ -18,10 +18,10 @@ use std::{
 use mortise_keys::age::Identities;
 use mortise_resource::manifest;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use wasmtime::{Engine, component::Linker};
 
 use crate::{
+    call::hook_slots::HookSlots,
     engine::{
         configuration::{hook_engine, linker},
         low_priority::LowPriorityThreads,
@@ -59,6 +59,8 @@ pub struct SandboxOptions {
     pub identities: Option<Arc<Identities>>,
     /// Program that compiles components; without one, this process does.
     pub program: Option<CompilerProgram>,
+    /// Reuses the instances of every plugin, whether it asks for that or not: for tests of plugins.
+    pub reuses_all: bool,
 }
 
 /// Engine, pool, cache and threads that run guests. Cheap to clone.
@@ -76,15 +78,16 @@ pub(crate) struct Inner {
     /// Names of plugins in metrics.
     pub(crate) names: PluginLabels,
     pub(crate) cache: Cache,
-    /// Permits, one for each slot of the pool.
-    pub(crate) slots: Arc<Semaphore>,
-    pub(crate) slot_count: usize,
+    /// Slots of the pool, and the idle instances in them.
+    pub(crate) slots: Arc<HookSlots>,
     /// Layout of the hooks' memories.
     pub(crate) pool: PoolSize,
     controllers: ReconcileLimits,
     pub(crate) identities: Option<Arc<Identities>>,
     /// Program that compiles components.
     pub(crate) program: Option<CompilerProgram>,
+    /// Whether plugins that do not ask for it reuse instances, too.
+    pub(crate) reuses_all: bool,
     /// Engine for controllers, once there are some.
     controller_engine: Mutex<Option<Shared<ControllerEngine>>>,
     /// Host that answers the searches of hooks, once there is one.
@@ -122,7 +125,6 @@ impl Sandbox {
 
         // The zero of `clock.elapsed` lies before the load of any plugin.
         let _ = mortise_clock::ran();
-        let slot_count = pool.slots as usize;
         metrics::gauge!("mortise_plugin_instances_limit").set(f64::from(pool.slots));
         Ok(Self {
             inner: share(Inner {
@@ -133,12 +135,12 @@ impl Sandbox {
                 logs: Arc::new(Logs::new(policy.logs, policy.log_levels)),
                 names: PluginLabels::default(),
                 cache,
-                slots: Arc::new(Semaphore::new(slot_count)),
-                slot_count,
+                slots: Arc::new(HookSlots::new(pool.slots as usize)),
                 pool,
                 controllers: policy.controllers,
                 identities: policy.identities,
                 program: policy.program,
+                reuses_all: policy.reuses_all,
                 controller_engine: Mutex::default(),
                 lookup: Mutex::default(),
                 low_priority: LowPriorityThreads::default(),

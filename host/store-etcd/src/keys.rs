@@ -6,7 +6,7 @@
 //! | `head` | written by every commit: the places of its deletions |
 //! | `r/GROUP/KIND/PARTITION/NAMESPACE/NAME` | a resource |
 //! | `t/GROUP/KIND/PARTITION/NAMESPACE/NAME` | touched by every new reference to the resource |
-//! | `servers/ID` | last transaction of a server |
+//! | `servers/ID`, `servers/ID/1` | last transactions of a server, of one lane each |
 //! | `members/ID` | a server that runs, under its lease |
 //! | `placement/NAME` | the server that does a piece of work, under its lease |
 //! | `plugins/plan/NAME` | the state that a plugin shall have on every server |
@@ -74,8 +74,12 @@ impl Keys {
         self.named("r/")
     }
 
-    pub(crate) fn server(&self, id: &str) -> Vec<u8> {
-        self.named(&format!("servers/{id}"))
+    /// Returns the key of a server's lane. The first one's is the only one of earlier releases.
+    pub(crate) fn lane(&self, server: &str, number: usize) -> Vec<u8> {
+        match number {
+            0 => self.named(&format!("servers/{server}")),
+            number => self.named(&format!("servers/{server}/{number}")),
+        }
     }
 
     /// Returns the prefix of the keys of members.

@@ -1,10 +1,6 @@
 //! The start with a cluster: is it etcd, without known faults, with a store of ours; and is the copy one of that store?
 
-use std::{
-    collections::{HashMap, VecDeque},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use mortise_store::{Backend as _, Health, Options, SledBackend, StoreError, StoreId};
 use tokio::sync::watch;
@@ -13,7 +9,7 @@ use crate::{
     EtcdBackend,
     barrier::Barrier,
     client::{Client, Fault, RangeRequest, Transaction},
-    commit::{Commits, Committer, own_key},
+    commit::{Claims, Commits, Committer, LANES, Lane},
     error::EtcdError,
     follow::{self, Follower},
     keys::Keys,
@@ -56,7 +52,6 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
     let keys = keys.with_versions(versions);
     let server = server_name(&copy.path)?;
     let (store, applied) = open_copy(&client, &keys, copy, id).await?;
-    let own_revision = own_key(&client, &keys, &server).await.map_err(unreachable)?;
 
     let (applied, applied_by) = watch::channel(applied);
     let full = alarms.into_iter().find(|alarm| alarm.contains("NOSPACE"));
@@ -75,19 +70,24 @@ pub(crate) async fn open(options: &EtcdOptions, copy: Options) -> Result<EtcdBac
         health: health.clone(),
         plans,
     };
+    let mut free = Vec::new();
+    for number in 0..LANES {
+        let key = keys.lane(&server, number);
+        let of = (client.clone(), keys.clone());
+        free.push(Lane::open(of, key, applied_by.clone(), health.clone()).await.map_err(unreachable)?);
+    }
     let barrier = Barrier::start(client.clone(), keys.clone(), applied_by.clone());
     let (commits, waiting) = Commits::new();
     let committer = Committer {
-        client,
         keys,
         store: store.clone(),
         applied: applied_by,
         barrier: barrier.clone(),
         health,
         server,
-        own_revision,
+        free,
         waiting,
-        unseen: VecDeque::new(),
+        claims: Claims::default(),
         again: commits.again(),
         rewritten: HashMap::new(),
         usurped: None,

@@ -133,6 +133,9 @@ pub enum StoreError {
     /// The shared store gave no answer to a commit, which may be stored or not.
     #[error("etcd did not answer ({0}), so the write may be stored or not; read the resource before you retry")]
     OutcomeUnknown(String),
+    /// The store takes no writes while its content is moved.
+    #[error("the store is read-only while its content is moved; nothing was stored; retry when the move has ended")]
+    ReadOnly,
     /// Another server of the shared store does the work that the batch is a part of; nothing was stored.
     #[error("{0} runs on another server now; nothing was stored")]
     NotHeld(String),

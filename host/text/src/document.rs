@@ -117,7 +117,8 @@ fn descriptor(name: &str) -> Option<MessageDescriptor> {
     POOL.as_ref()?.get_message_by_name(name)
 }
 
-/// Splits a text's values into one for each resource: lists and `{"resources": […]}` hold several.
+/// Splits a text's values into one for each resource: lists and `{"resources": […]}` hold several, and requests and
+/// answers of Consul's API, `{"resource": …}`, hold one.
 pub(crate) fn split_collections(nodes: Vec<Node>) -> Vec<Node> {
     let mut unpacked = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -140,7 +141,7 @@ pub(crate) fn split_collections(nodes: Vec<Node>) -> Vec<Node> {
 }
 
 fn is_collection(entries: &[Entry]) -> bool {
-    matches!(entries, [Entry { key, .. }] if key == "resources")
+    matches!(entries, [Entry { key, .. }] if key == "resources" || key == "resource")
 }
 
 /// Reads the document that a value describes; `None` after faults.

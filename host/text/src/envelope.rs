@@ -40,6 +40,9 @@ const TOP_LEVEL_KEYS: [&str; 14] = [
 ];
 /// Key that is accepted and not read, since the server sets the schema version.
 const IGNORED_KEY: &str = "schemaVersion";
+/// Key of a tenancy in Consul, and its value for the cluster itself.
+const PEER_KEY: &str = "peerName";
+const LOCAL_PEER: &str = "local";
 /// Keys of an id that is flat at the top.
 const FLAT_ID_KEYS: [&str; 6] = ["type", "name", "tenancy", "partition", "namespace", "uid"];
 /// Keys of an id under `id` or `owner`.
@@ -322,7 +325,13 @@ fn tenancy(node: &Node, decoder: &mut Decoder<'_, '_>) -> pb::Tenancy {
         decoder.mismatch(node, "a map", Some("write partition and namespace".into()));
         return pb::Tenancy::default();
     };
-    let fields = Fields::sort(entries, &["partition", "namespace"], &[], "a tenancy", decoder);
+    let fields = Fields::sort(entries, &["partition", "namespace"], &[PEER_KEY], "a tenancy", decoder);
+    let peer = fields.text(PEER_KEY, decoder);
+    if let Some(entry) = fields.get(PEER_KEY).filter(|_| !peer.is_empty() && peer != LOCAL_PEER) {
+        let text = format!("{peer:?} is another cluster, and there are no peers here");
+        let remedy = format!("leave it out, or write {LOCAL_PEER:?}");
+        within(decoder, PEER_KEY, entry, |decoder| decoder.fault(entry.value.span, text, Some(remedy)));
+    }
     pb::Tenancy { partition: fields.text("partition", decoder), namespace: fields.text("namespace", decoder) }
 }
 

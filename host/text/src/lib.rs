@@ -21,7 +21,8 @@
 //!   groupMembers: {jonathan: vocals}
 //! ```
 //!
-//! A text holds any number of resources: YAML documents, JSON values after each other, lists, and `{"resources": […]}`.
+//! A text holds any number of resources: YAML documents, JSON values after each other, lists, `{"resources": […]}`, and
+//! `{"resource": …}` for one.
 //! `version` and `generation` are read; `status` and `schemaVersion`, which the server sets, are not. Only the client's
 //! part of `meta` is printed, unless the types are wrapped in [`WholeMeta`]; the server ignores the rest of a written
 //! `meta`. [`Document::place_in`] fills in the tenancy that a text leaves open. Data is proto3's JSON in YAML and JSON,

@@ -54,6 +54,12 @@ impl HttpRequest {
         self
     }
 
+    /// Adds a bearer token, in `authorization`.
+    #[must_use]
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("authorization", format!("Bearer {token}"))
+    }
+
     /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
@@ -157,6 +163,13 @@ impl HttpResponse {
         std::str::from_utf8(value).ok()
     }
 
+    /// Pause that the answer asks for in `retry-after`, unbounded. `None` for a date, the other form of the header, which
+    /// few servers send.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
+    }
+
     /// Body as text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
@@ -186,6 +199,16 @@ mod tests {
         for bad in ["", "example.org", "https:/x", "https://", "https:///path", "https://#x"] {
             assert_eq!(parts(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_pause_is_in_seconds() {
+        let pause = |text: &str| HttpResponse::new(429).with_header("Retry-After", text).retry_after();
+        assert_eq!(pause(" 20 "), Some(Duration::from_secs(20)));
+        for none in ["", "-1", "1.5", "99999999999999999999", "Fri, 31 Dec 1999 23:59:59 GMT"] {
+            assert_eq!(pause(none), None, "{none}");
+        }
+        assert_eq!(HttpResponse::new(429).retry_after(), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub struct Plugin {
     requests: Option<&'static [GrantRequest]>,
     functions: Option<FunctionTable>,
     areas: &'static [&'static str],
+    has_pure_hooks: bool,
 }
 
 /// A request to the operator for a grant. See [`Plugin::requests`].
@@ -118,6 +119,7 @@ impl Plugin {
             requests: None,
             functions: None,
             areas: &[],
+            has_pure_hooks: false,
         }
     }
 
@@ -177,6 +179,17 @@ impl Plugin {
         self
     }
 
+    /// Declares `mutate`, `validate`, `plan` and functions pure: their answers depend on their arguments and on what
+    /// they search, and not on earlier calls. So no static keeps anything of a call that a later one shows. If the
+    /// operator grants it (`instances = "reuse"`), an instance then serves several requests of a caller in a namespace,
+    /// which spares large guests the cost of a fresh one. `mortise plugin test --reuse` looks for hooks that are not
+    /// pure.
+    #[must_use]
+    pub const fn pure_hooks(mut self) -> Self {
+        self.has_pure_hooks = true;
+        self
+    }
+
     /// Encodes the manifest.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
@@ -212,6 +225,9 @@ impl Plugin {
         }
         for area in self.areas {
             prost::encoding::string::encode(AREAS, &(*area).to_owned(), &mut bytes);
+        }
+        if self.has_pure_hooks {
+            prost::encoding::int32::encode(INSTANCES, &(manifest::Instances::Reuse as i32), &mut bytes);
         }
         bytes
     }
@@ -399,6 +415,9 @@ const REQUESTS: u32 = 1_000;
 
 /// Number of `areas` in [`manifest::Manifest`].
 const AREAS: u32 = 1_002;
+
+/// Number of `instances` in [`manifest::Manifest`].
+const INSTANCES: u32 = 1_003;
 
 /// A [`manifest::Manifest`] with the descriptors as bytes: the same on the wire, without code that decodes and encodes
 /// them.

@@ -1,4 +1,5 @@
-//! A controller that fetches the URL in its thing's text: by GET, or by POST with the items as the lines of the body.
+//! A controller that fetches the URL in its thing's text: by the method before it, such as `DELETE http://…`, or by GET,
+//! or by POST with the items as the lines of the body.
 //! The number is the timeout in milliseconds; the inner text, if it is a number, is the count of fetches. The status
 //! `reconcile-http/things` has the condition `Fetched`: its reason has the status code, and its message the length and
 //! the beginning of the body; or the code and text of the failure.
@@ -67,10 +68,10 @@ impl Reconciler for Fetches {
 }
 
 fn request(thing: &Thing) -> HttpRequest {
-    let mut request = if thing.items.is_empty() {
-        HttpRequest::get(&thing.text)
-    } else {
-        HttpRequest::post(&thing.text).body(thing.items.join("\n"))
+    let mut request = match thing.text.split_once(' ') {
+        Some((method, url)) => HttpRequest::new(method, url),
+        None if thing.items.is_empty() => HttpRequest::get(&thing.text),
+        None => HttpRequest::post(&thing.text).body(thing.items.join("\n")),
     };
     request = request.header("x-test", "yes");
     match u64::try_from(thing.number) {

@@ -57,6 +57,7 @@ fn every_guest_is_built_and_exports_what_it_should() {
         ("host-call-flood", all),
         ("immutable-field", &["plugin"]),
         ("infinite-loop", all),
+        ("keeps-secret", all),
         ("log-flood", all),
         ("memory-bomb", all),
         ("memory-fill", all),

@@ -161,14 +161,14 @@ async fn every_other_method_has_its_permission() {
     let reader = guarded.token("reader", &["readers"], |_| {}).await;
     let writer = guarded.token("writer", &["writers"], |_| {}).await;
     let little = guarded.token("little", &["little"], |_| {}).await;
-    // Status, Backup; plugins' Inspect, Logs, Install, Remove, Rollback, Reset, Disable, Enable; controllers; types,
+    // Status, Metrics, Settings, Backup; plugins' Inspect, Logs, Install, Remove, Rollback, Reset, Disable, Enable; controllers; types,
     // one type; reflection; WhoAmI, CanI, CheckPolicy; health; regions' Status, Identify, Accept, Adopt.
     for (who, secret, expected) in [
-        ("none", "", "PP PPPPPPPP P PP P ++P + PPPP"),
-        ("unknown", "nobody", "UU UUUUUUUU U UU U UUU + UUUU"),
-        ("little", &*little, "PP PPPPPPPP P ++ + +++ + P+PP"),
-        ("reader", &*reader, "+P ++PPPPPP + ++ + +++ + ++PP"),
-        ("writer", &*writer, "++ ++++++++ + ++ + +++ + ++++"),
+        ("none", "", "PPPP PPPPPPPP P PP P ++P + PPPP"),
+        ("unknown", "nobody", "UUUU UUUUUUUU U UU U UUU + UUUU"),
+        ("little", &*little, "PPPP PPPPPPPP P ++ + +++ + P+PP"),
+        ("reader", &*reader, "+++P ++PPPPPP + ++ + +++ + ++PP"),
+        ("writer", &*writer, "++++ ++++++++ + ++ + +++ + ++++"),
     ] {
         let channel = guarded.channel(secret).await;
         let mut seen = String::new();
@@ -181,6 +181,8 @@ async fn every_other_method_has_its_permission() {
         };
         let mut server = ServerServiceClient::new(channel.clone());
         note(server.status(data::ServerStatusRequest {}).await.map(drop));
+        note(server.metrics(data::MetricsRequest {}).await.map(drop));
+        note(server.settings(data::SettingsRequest {}).await.map(drop));
         note(first(server.backup(data::BackupRequest::default()).await).await);
         let mut plugins = PluginServiceClient::new(channel.clone());
         note(plugins.inspect(data::InspectRequest { name: "demo".into() }).await.map(drop));

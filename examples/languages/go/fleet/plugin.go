@@ -33,6 +33,7 @@ func init() {
 		Name:        "fleet-go",
 		Version:     version,
 		Areas:       []string{"device"},
+		PureHooks:   true,
 		Types:       []mortise.Type{device},
 		Controllers: []mortise.Reconciling{&mortise.Controller[Device]{Name: "poll", Manages: device, Parallel: 16, Reconcile: poll}},
 	})

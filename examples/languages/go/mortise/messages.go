@@ -9,6 +9,7 @@ type manifest struct {
 	Types       []*resourceType `pb:"4"`
 	Controllers []*controller   `pb:"7"`
 	Areas       []string        `pb:"1002"`
+	Instances   uint32          `pb:"1003"`
 }
 
 type resourceType struct {
@@ -86,3 +87,6 @@ const (
 )
 
 const scopeNamespace = 3
+
+// Instances.INSTANCES_REUSE of the manifest.
+const instancesReuse = 1

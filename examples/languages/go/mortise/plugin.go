@@ -12,9 +12,11 @@ import (
 
 // Plugin is a plugin. Serve makes it the one of this component.
 type Plugin struct {
-	Name        string
-	Version     string
-	Areas       []string
+	Name    string
+	Version string
+	Areas   []string
+	// PureHooks: an answer of Mutate or Validate depends on the arguments alone, and not on earlier calls.
+	PureHooks   bool
 	Types       []Type
 	Controllers []Reconciling
 }

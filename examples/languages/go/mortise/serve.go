@@ -20,6 +20,9 @@ func Require(permission, name string) Decision {
 // Describe is the manifest of the plugin.
 func Describe() []byte {
 	made := &manifest{Name: served.Name, Version: served.Version, Areas: served.Areas}
+	if served.PureHooks {
+		made.Instances = instancesReuse
+	}
 	for _, one := range served.Types {
 		made.Types = append(made.Types, one.declare())
 		// Sets of descriptors may simply be put one after the other.

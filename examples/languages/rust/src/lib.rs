@@ -24,6 +24,7 @@ static PLUGIN: Plugin = Plugin::new(
         .columns(&[("MODEL", "data.model"), ("INTERVAL", "data.interval")])],
 )
 .areas(&["device"])
+.pure_hooks()
 .controllers(&[&poll::CONTROLLER]);
 mortise_plugin::export!(PLUGIN: mutating, validating, authorizing, controlling);
 

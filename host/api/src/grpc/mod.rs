@@ -15,6 +15,7 @@ pub(crate) mod health;
 pub(crate) mod identity;
 mod imports;
 pub(crate) mod inbound;
+mod lingering;
 mod list;
 pub(crate) mod ownership_service;
 pub(crate) mod plugin_logs;

@@ -40,6 +40,15 @@ impl ServerService for ServerApi {
         answer(call_span("server.Reload"), self.configuration.reload()).await
     }
 
+    async fn metrics(&self, _: Request<data::MetricsRequest>) -> Result<Response<data::MetricsResponse>, Status> {
+        answer(call_span("server.Metrics"), async { Ok(data::MetricsResponse { text: self.sources.metrics.render() }) })
+            .await
+    }
+
+    async fn settings(&self, _: Request<data::SettingsRequest>) -> Result<Response<data::SettingsResponse>, Status> {
+        answer(call_span("server.Settings"), self.configuration.settings()).await
+    }
+
     type BackupStream = Pieces;
 
     async fn backup(&self, request: Request<data::BackupRequest>) -> Result<Response<Pieces>, Status> {

@@ -37,7 +37,6 @@ pub(super) async fn readiness(
 
 /// Answers the metrics in Prometheus's text format.
 pub(super) async fn metrics(State(shared): State<Shared>) -> String {
-    shared.controller_manager.observe();
     shared.metrics.render()
 }
 

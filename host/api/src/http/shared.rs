@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use metrics_exporter_prometheus::PrometheusHandle;
-use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_service::ResourceService;
 use prost_reflect::MessageDescriptor;
 use tokio::sync::{Semaphore, watch as signal};
@@ -16,14 +14,13 @@ use super::{
     openapi,
     options::HttpOptions,
 };
-use crate::recent_messages::RecentMessages;
+use crate::{observability::metrics_page::MetricsPage, recent_messages::RecentMessages};
 
 /// State of the routes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(super) service: ResourceService,
-    pub(super) controller_manager: ControllerManager,
-    pub(super) metrics: PrometheusHandle,
+    pub(super) metrics: MetricsPage,
     pub(super) ready: signal::Receiver<bool>,
     pub(super) options: HttpOptions,
     pub(super) openapi: Arc<openapi::Cached>,
@@ -42,8 +39,7 @@ impl Shared {
     /// Creates the state.
     pub(crate) fn new(
         service: ResourceService,
-        controller_manager: ControllerManager,
-        metrics: PrometheusHandle,
+        metrics: MetricsPage,
         ready: signal::Receiver<bool>,
         options: HttpOptions,
         hosts: Hosts,
@@ -53,7 +49,6 @@ impl Shared {
         Self {
             consul: Consul::new(service.clone(), facts, (watches.clone(), options.max_watches())),
             service,
-            controller_manager,
             metrics,
             ready,
             openapi: Arc::default(),

@@ -35,6 +35,17 @@ pub enum Kind {
     Histogram,
 }
 
+impl Kind {
+    /// The name in Prometheus's text format.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
 /// A metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
@@ -201,9 +212,11 @@ pub const ALL: &[Metric] = table! {
     Counter mortise_plugin_http_requests_total(plugin, outcome)
         "HTTP requests of controllers: the class of the answer, such as 2xx; failed; or denied, without being sent.";
     Gauge mortise_plugin_instances(plugin)
-        "Instances in use, warm ones of controllers included.";
+        "Instances in use, warm ones of controllers and idle ones of hooks included.";
     Gauge mortise_plugin_instances_limit()
         "Maximum number of instances for hooks of all plugins.";
+    Counter mortise_plugin_instances_reused_total(plugin)
+        "Requests for which hooks ran in an instance that had served other requests.";
     Counter mortise_plugin_loads_total(plugin, outcome)
         "Attempts to load a plugin: new, replaced (a reload) or refused.";
     Counter mortise_plugin_logs_dropped_total(plugin)
@@ -218,6 +231,8 @@ pub const ALL: &[Metric] = table! {
         "State of a hook: 0 healthy, 1 on probation, 2 quarantined.";
     Counter mortise_plugin_refused_total(plugin, hook)
         "Calls of hooks refused because the hook is quarantined.";
+    Gauge mortise_plugin_source_fault(plugin)
+        "1 for a plugin whose source in a registry could not be followed at the last attempt.";
     Counter mortise_plugin_tcp_connects_total(plugin, outcome)
         "TCP connects of controllers: connected; failed; or denied, without a connect.";
     Counter mortise_quota_refused_total(quota)
@@ -298,7 +313,34 @@ pub const ALL: &[Metric] = table! {
         "Requests without a version that queued behind another writer of their resource.";
 };
 
-/// Sends the process's metrics to Prometheus. Works once per process; later calls get a handle without metrics.
+/// Metrics that are computed when the page is asked for ([`super::metrics_page`]), in order of name.
+pub(super) const COMPUTED: &[Metric] = table! {
+    Gauge mortise_build_info(version, mode)
+        "1, with the release and the command (serve, dev) as labels.";
+    Histogram mortise_grpc_answer_seconds(method)
+        "Time until the answer to a call of the gRPC port began; of a watch, its first message.";
+    Counter mortise_grpc_answers_total(method, code)
+        "Begun answers of the gRPC port by code.";
+    Histogram mortise_http_answer_seconds(route)
+        "Time until the answer to an HTTP request began.";
+    Counter process_cpu_seconds_total()
+        "Processor time of the process.";
+    Gauge process_max_fds()
+        "Most files that the process may have open.";
+    Gauge process_open_fds()
+        "Open files of the process.";
+    Gauge process_resident_memory_bytes()
+        "Memory of the process.";
+    Gauge process_start_time_seconds()
+        "Unix time of the start.";
+    Gauge process_threads()
+        "Threads of the process.";
+};
+
+/// Sends the process's metrics to Prometheus. Those without labels have a series from the start, so that an alert does
+/// not wait for the first value; histograms have theirs with the first sample.
+///
+/// Works once per process; later calls get a handle without metrics.
 ///
 /// # Errors
 /// None in a build that passes its tests: buckets are constants.
@@ -310,13 +352,19 @@ pub fn install_metrics() -> Result<PrometheusHandle, BuildError> {
     let handle = recorder.handle();
     if metrics::set_global_recorder(recorder).is_err() {
         tracing::debug!("metrics are recorded elsewhere already");
+        return Ok(handle);
     }
-    for metric @ Metric { name, kind, help, .. } in ALL {
+    for metric @ Metric { name, kind, help, labels } in ALL {
         let unit = metric.unit();
         match kind {
             Kind::Counter => metrics::describe_counter!(*name, unit, *help),
             Kind::Gauge => metrics::describe_gauge!(*name, unit, *help),
             Kind::Histogram => metrics::describe_histogram!(*name, unit, *help),
+        }
+        match kind {
+            Kind::Counter if labels.is_empty() => metrics::counter!(*name).increment(0),
+            Kind::Gauge if labels.is_empty() => metrics::gauge!(*name).set(0.0),
+            Kind::Counter | Kind::Gauge | Kind::Histogram => {}
         }
     }
     Ok(handle)
@@ -348,7 +396,7 @@ mod tests {
     #[test]
     fn the_documented_table_is_this_one() {
         let documented: Vec<_> = DOCS.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect();
-        let known: Vec<_> = ALL.iter().map(row).collect();
+        let known: Vec<_> = ALL.iter().chain(COMPUTED).map(row).collect();
         assert_eq!(documented, known, "docs/metrics.md should have:\n{}", known.join("\n"));
     }
 
@@ -376,6 +424,34 @@ mod tests {
         assert_eq!(found, ALL.iter().map(|metric| (metric.name.to_owned(), kind(metric))).collect());
     }
 
+    /// The alerts and the dashboard name metrics that exist.
+    #[test]
+    fn alerts_and_dashboard_know_the_metrics() {
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let known: Vec<_> = ALL.iter().chain(COMPUTED).collect();
+        for (text, count) in [
+            (include_str!("../../../../packaging/prometheus-rules.yaml"), 20),
+            (include_str!("../../../../packaging/grafana-dashboard.json"), 10),
+        ] {
+            let exprs = text.lines().filter_map(|line| {
+                line.trim_start().strip_prefix("expr: ").or(line.trim_start().strip_prefix("\"expr\": "))
+            });
+            let mut seen = BTreeSet::new();
+            for word in exprs.flat_map(|expr| expr.split(|letter| !is_of_name(letter))) {
+                if !(word.starts_with("mortise_") || word.starts_with("process_")) {
+                    continue;
+                }
+                let is_it = |metric: &&&Metric| match metric.kind {
+                    Kind::Histogram => word.strip_prefix(metric.name).is_some_and(|end| end == "_bucket"),
+                    Kind::Counter | Kind::Gauge => word == metric.name,
+                };
+                assert!(known.iter().any(|metric| is_it(&metric)), "there is no metric {word}");
+                seen.insert(word);
+            }
+            assert!(seen.len() >= count, "{seen:?}");
+        }
+    }
+
     #[test]
     fn names_follow_the_conventions() {
         for metric in ALL {
@@ -384,6 +460,6 @@ mod tests {
             let unit = metric.name.ends_with("_seconds") || metric.name.ends_with("_size");
             assert!(metric.kind != Kind::Histogram || unit, "{} has no buckets", metric.name);
         }
-        assert!(ALL.is_sorted_by_key(|metric| metric.name));
+        assert!(ALL.is_sorted_by_key(|metric| metric.name) && COMPUTED.is_sorted_by_key(|metric| metric.name));
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod members;
 pub mod metrics;
+pub(crate) mod metrics_page;
 pub(crate) mod process;
 pub(crate) mod requests;
 pub(crate) mod server_status;

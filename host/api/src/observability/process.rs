@@ -4,6 +4,12 @@ use std::fs;
 
 use mortise_resource::data::server_status_response::Process;
 
+/// The most files that the process may have open; infinite without a limit.
+pub(crate) fn max_open_files() -> f64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.map_or(f64::INFINITY, |limit| limit as f64)
+}
+
 /// The present figures of the process.
 pub(crate) fn process() -> Process {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -20,6 +20,9 @@ use std::{
 use mortise_resource::data::server_status_response::{CodeCount, Requests};
 use parking_lot::Mutex;
 
+/// Requests of a method or a route, and the microseconds until their answers began, in all.
+pub(crate) type Answers = (Requests, u64);
+
 /// The label of all other paths.
 const OTHER_LABEL: &str = "(other)";
 
@@ -55,8 +58,12 @@ const GRPC_CODES: [&str; 17] = [
 
 /// The position of a time among the counts of times.
 fn position(took: Duration) -> usize {
-    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    let micros = micros(took);
     DURATION_BOUNDS.partition_point(|bound| *bound < micros)
+}
+
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The counts, by method. Cheap to clone.
@@ -71,6 +78,8 @@ pub(crate) struct MethodCount {
     calls: AtomicU64,
     codes: [AtomicU64; GRPC_CODES.len()],
     durations: [AtomicU64; DURATIONS],
+    /// Microseconds until the answers began, in all.
+    micros: AtomicU64,
     metric: metrics::Counter,
 }
 
@@ -81,6 +90,7 @@ impl MethodCount {
             calls: AtomicU64::new(0),
             codes: array::from_fn(|_| AtomicU64::new(0)),
             durations: array::from_fn(|_| AtomicU64::new(0)),
+            micros: AtomicU64::new(0),
             metric,
         })
     }
@@ -101,6 +111,7 @@ impl MethodCount {
         if let Some(count) = self.durations.get(position(took)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+        self.micros.fetch_add(micros(took), Ordering::Relaxed);
     }
 
     fn report(&self, method: &str) -> Requests {
@@ -142,8 +153,15 @@ impl RequestCounts {
 
     /// The counts of called methods.
     pub(crate) fn report(&self) -> Vec<Requests> {
-        let reports = self.methods.iter().map(|(method, count)| count.report(method));
-        reports.filter(|requests| requests.count > 0).collect()
+        self.answers().into_iter().map(|(requests, _)| requests).collect()
+    }
+
+    /// The same, each with the microseconds until its answers began.
+    pub(crate) fn answers(&self) -> Vec<Answers> {
+        let each = |(method, count): (&String, &Arc<MethodCount>)| {
+            (count.report(method), count.micros.load(Ordering::Relaxed))
+        };
+        self.methods.iter().map(each).filter(|(requests, _)| requests.count > 0).collect()
     }
 }
 
@@ -156,6 +174,7 @@ pub(crate) struct HttpCounts(Arc<Mutex<BTreeMap<&'static str, RouteCount>>>);
 struct RouteCount {
     codes: BTreeMap<u16, u64>,
     durations: [u64; DURATIONS],
+    micros: u64,
 }
 
 impl HttpCounts {
@@ -167,19 +186,28 @@ impl HttpCounts {
         if let Some(count) = count.durations.get_mut(position(took)) {
             *count += 1;
         }
+        count.micros = count.micros.saturating_add(micros(took));
     }
 
     /// The counts of requested routes.
     pub(crate) fn report(&self) -> Vec<Requests> {
+        self.answers().into_iter().map(|(requests, _)| requests).collect()
+    }
+
+    /// The same, each with the microseconds until its answers began.
+    pub(crate) fn answers(&self) -> Vec<Answers> {
         let routes = self.0.lock();
         let code = |(code, count): (&u16, &u64)| CodeCount { code: code.to_string(), count: *count };
-        let report = |(route, count): (&&'static str, &RouteCount)| Requests {
-            method: (*route).to_owned(),
-            count: count.codes.values().sum(),
-            codes: count.codes.iter().map(code).collect(),
-            durations: count.durations.to_vec(),
+        let each = |(route, count): (&&'static str, &RouteCount)| {
+            let requests = Requests {
+                method: (*route).to_owned(),
+                count: count.codes.values().sum(),
+                codes: count.codes.iter().map(code).collect(),
+                durations: count.durations.to_vec(),
+            };
+            (requests, count.micros)
         };
-        routes.iter().map(report).collect()
+        routes.iter().map(each).collect()
     }
 }
 

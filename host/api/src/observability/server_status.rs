@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use metrics_exporter_prometheus::PrometheusHandle;
 use mortise_plugin_manager::controllers::ControllerManager;
 use mortise_region::Replication;
 use mortise_resource::{
@@ -28,6 +27,7 @@ use tokio::sync::watch;
 use crate::configuration::Configuration;
 
 use super::{
+    metrics_page::MetricsPage,
     process::process,
     requests::{DURATION_BOUNDS, HttpCounts, RequestCounts},
 };
@@ -60,7 +60,7 @@ pub(crate) struct Sources {
     pub(crate) service: ResourceService,
     pub(crate) controller_manager: ControllerManager,
     pub(crate) regions: Replication,
-    pub(crate) metrics: PrometheusHandle,
+    pub(crate) metrics: MetricsPage,
     pub(crate) counts: RequestCounts,
     pub(crate) http_counts: HttpCounts,
     pub(crate) configuration: Arc<dyn Configuration>,
@@ -186,7 +186,7 @@ impl Sources {
         let tenancy = pb::Tenancy { partition: any(), namespace: any() };
         let query = Query { type_key: TypeKey::from(&types::plugin().to_pb()), tenancy, name_prefix: String::new() };
         let stored = self.service.backend().list(Consistency::Eventual, &query).await?;
-        let text = self.metrics.render();
+        let text = self.metrics.recorded();
         let (calls, faults, seconds) = (
             sum_by_plugin(&text, "mortise_plugin_calls_total"),
             sum_by_plugin(&text, "mortise_plugin_faults_total"),

@@ -14,6 +14,7 @@ mod completions;
 mod context;
 mod controllers;
 mod create;
+mod debug;
 mod delete;
 mod describe;
 mod diff;
@@ -21,7 +22,7 @@ mod edit;
 mod events;
 mod explain;
 mod export;
-mod function;
+pub(crate) mod function;
 mod get;
 mod import;
 mod info;
@@ -134,6 +135,9 @@ pub enum Command {
     /// Makes the server read its configuration, and the files that it names, again
     #[command(after_help = after(reload::EXAMPLES))]
     Reload(Box<reload::Reload>),
+    /// Collects figures, metrics, settings, and the state and logs of plugins in one archive
+    #[command(after_help = after(debug::EXAMPLES))]
+    Debug(Box<debug::Debug>),
     /// Writes resources as text, for import and apply
     #[command(after_help = after(export::EXAMPLES))]
     Export(export::Export),
@@ -228,6 +232,7 @@ pub fn run(command: Command, program: clap::Command) -> CommandFuture {
             Command::Regions(regions) => regions.run().await,
             Command::Members(members) => members.run().await,
             Command::Reload(reload) => reload.run().await,
+            Command::Debug(debug) => debug.run().await,
             Command::Export(export) => export.run().await,
             Command::Import(import) => import.run().await,
             Command::Catalog(catalog) => catalog.run().await,

@@ -30,11 +30,6 @@ const KUBECTL: &[Word] = &[
     word("config unset", "", "an empty value removes a setting: `mortise context set NAME --namespace ''`"),
     word("cordon", "Mortise has no nodes", "a controller of a plugin can read a field that `mortise patch` sets"),
     word("cp", "Mortise has no containers and no files", "`mortise export` and `mortise import` copy resources"),
-    word(
-        "debug",
-        "Mortise runs no containers",
-        "`mortise events TYPE NAME` shows what happened to a resource, `mortise status` faults of the server",
-    ),
     word("drain", "Mortise has no nodes", "a controller of a plugin can read a field that `mortise patch` sets"),
     word("exec", "Mortise runs no programs for clients", "`mortise function call` calls a function of a plugin"),
     word("expose", "", "`mortise catalog load FILE` makes services and workloads"),

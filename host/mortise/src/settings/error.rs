@@ -90,6 +90,12 @@ pub(crate) enum SettingError {
     LogLevel { level: String, source: FilterError },
     #[error("plugin.{plugin}.log_level {level:?} is not a level; use off, error, warn, info, debug or trace")]
     PluginLogLevel { plugin: String, level: String },
+    #[error("plugin.{plugin}.source: {source}")]
+    PluginSource { plugin: String, source: mortise_registry::ReferenceError },
+    #[error("plugin.{plugin}.source: {plugin:?} is not a plugin's name; use lower-case letters, digits and '-'")]
+    NotAPluginName { plugin: String },
+    #[error("plugin.{plugin}.source: this plugin is in the binary; plugins.bundled switches it on")]
+    SourceOfBundled { plugin: String },
     #[error("{key}: must be finite; plugins get their settings as JSON, which has no inf and no nan")]
     NotFinite { key: String },
 }

@@ -18,7 +18,7 @@ use super::{
     plugin::{self, PluginConfig},
     table::Config,
 };
-use crate::{cli::Mode, logging::Log};
+use crate::{logging::Log, server_flags::Mode};
 
 /// Settings that take effect without a restart, besides the tables of plugins. An [`Effects`] applies each.
 const LIVE: [&str; 7] = [
@@ -42,13 +42,19 @@ pub(crate) struct LiveSettings {
 
 /// Knowledge about the settings since the start. Cheap to clone; clones share it.
 #[derive(Clone)]
-pub(crate) struct LiveState(Arc<Mutex<Readings>>);
+pub(crate) struct LiveState {
+    readings: Arc<Mutex<Readings>>,
+    source: Reload,
+    mode: Mode,
+}
 
 struct Readings {
     /// Settings as of the start, by key.
     started: BTreeMap<String, Value>,
     /// Settings as of the last right configuration.
     read: BTreeMap<String, Value>,
+    /// The last right configuration.
+    config: Config,
     /// Settings of which a caller has heard.
     reported: BTreeMap<String, Value>,
     /// Fault of the configuration as it was last read.
@@ -58,18 +64,33 @@ struct Readings {
 impl LiveState {
     /// Returns the keys of changed settings that take effect with a restart, sorted.
     pub(crate) fn restart_needed(&self) -> Vec<String> {
-        let readings = self.0.lock();
+        let readings = self.readings.lock();
         waiting(&readings.started, &readings.read)
+    }
+
+    /// Tells whether the server has the defaults of `mortise dev`, where a setting is not given.
+    pub(crate) fn is_dev(&self) -> bool {
+        self.mode == Mode::Dev
+    }
+
+    /// Source of the settings.
+    pub(crate) fn source(&self) -> &Reload {
+        &self.source
+    }
+
+    /// The last right configuration.
+    pub(crate) fn config(&self) -> Config {
+        self.readings.lock().config.clone()
     }
 
     /// Returns the fault of the configuration as it was last read.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.0.lock().fault.clone()
+        self.readings.lock().fault.clone()
     }
 
     /// Returns the keys that have changed since this function was last called, or since the start.
     pub(crate) fn take_changes(&self) -> Vec<String> {
-        let mut readings = self.0.lock();
+        let mut readings = self.readings.lock();
         let changed = differences(&readings.reported, &readings.read);
         readings.reported = readings.read.clone();
         changed.into_iter().collect()
@@ -108,9 +129,11 @@ impl LiveSettings {
     /// # Errors
     /// The configuration has changed since, and is wrong.
     pub(crate) fn new(mode: Mode, source: Reload, log: Log) -> Result<Self, ConfigError> {
-        let started = by_key(&source.read()?)?;
-        let readings = Readings { read: started.clone(), reported: started.clone(), started, fault: None };
-        Ok(Self { mode, source, log, state: LiveState(Arc::new(Mutex::new(readings))), effects: Effects::default() })
+        let config = source.read()?;
+        let started = by_key(&config)?;
+        let readings = Readings { read: started.clone(), config, reported: started.clone(), started, fault: None };
+        let state = LiveState { readings: Arc::new(Mutex::new(readings)), source: source.clone(), mode };
+        Ok(Self { mode, source, log, state, effects: Effects::default() })
     }
 
     /// The configuration's file, if there is one.
@@ -132,7 +155,7 @@ impl LiveSettings {
     /// which ones need a restart. Returns the settings of plugins.
     pub(crate) fn apply(&self) -> Result<PluginSettings, ConfigFault> {
         let applied = self.try_apply();
-        self.state.0.lock().fault = applied.as_ref().err().map(|fault| without_excerpt(&fault.what));
+        self.state.readings.lock().fault = applied.as_ref().err().map(|fault| without_excerpt(&fault.what));
         applied
     }
 
@@ -140,14 +163,15 @@ impl LiveSettings {
         let fault = |e: ConfigError| ConfigFault { plugin: self.source.culprit(), what: e.to_string() };
         let next = self.source.read().map_err(fault)?;
         let settings = plugin::read(&next.plugin).map_err(|e| fault(e.into()))?;
-        if self.mode == Mode::Serve {
+        if self.mode != Mode::Dev {
             next.check_exposure(next.acl.enabled).map_err(|e| fault(e.into()))?;
             next.check_authority(next.acl.enabled).map_err(|e| fault(e.into()))?;
         }
         let now = by_key(&next).map_err(|e| fault(e.into()))?;
         self.log.set_level(&next.log.level).map_err(|e| fault(e.into()))?;
-        self.effects.apply(next);
-        let mut readings = self.state.0.lock();
+        self.effects.apply(next.clone());
+        let mut readings = self.state.readings.lock();
+        readings.config = next;
         let changed: Vec<_> = differences(&readings.read, &now).into_iter().collect();
         let waiting = waiting(&readings.started, &now);
         readings.read = now;

@@ -33,6 +33,11 @@ impl Reload {
         self.file.as_deref()
     }
 
+    /// The flags.
+    pub(crate) fn flags(&self) -> &Overrides {
+        &self.flags
+    }
+
     /// The configuration as file, environment and flags have it now.
     pub(crate) fn read(&self) -> Result<Config, ConfigError> {
         let env = |name: &str| std::env::var(name).ok();
@@ -190,7 +195,7 @@ impl Settings {
 mod tests {
     use super::*;
     use mortise_plugin_host::{
-        grants::Secret,
+        grants::{GrantedLimits, Instances, Secret},
         units::{Millis, Seconds, Size},
     };
     use std::collections::HashMap;
@@ -273,7 +278,8 @@ mod tests {
         let path = dir.path().join("c.toml");
         let text = "[plugin.demo.grants]\nread = [\"edge.v1.Route\"]\nwrite = [\"mesh.v1.*\"]\n\
                     directories = { out = { path = \"/srv/out\", write = true, bytes = \"1MiB\" }, in = { path = \"/srv/in\" } }\n\
-                    secrets = { token = { file = \"/run/token\" }, key = { env = \"KEY\" } }\n";
+                    secrets = { token = { file = \"/run/token\" }, key = { env = \"KEY\" } }\n\
+                    instances = \"reuse\"\nlimits = { memory_bytes = \"64MiB\", fuel = 7, deadline_ms = \"1s\" }\n";
         std::fs::write(&path, text).unwrap();
         let config = load(path.to_str(), &[], Overrides::default()).unwrap().config;
         let grants = &config.plugin["demo"].grants;
@@ -285,6 +291,10 @@ mod tests {
         assert_eq!(grants.directories["out"].bytes, Some(Size(1 << 20)));
         assert_eq!(grants.secrets["token"], Secret::File("/run/token".into()));
         assert_eq!(grants.secrets["key"], Secret::Env("KEY".into()));
+        assert_eq!(grants.instances, Instances::Reuse);
+        let limits =
+            GrantedLimits { memory_bytes: Some(Size(64 << 20)), fuel: Some(7), deadline_ms: Some(Millis(1_000)) };
+        assert_eq!(grants.limits, limits);
     }
 
     #[test]
@@ -296,6 +306,8 @@ mod tests {
             ("secrets = { token = { } }", "a secret is either { file = "),
             ("directories = { out = { write = true } }", "missing field `path`"),
             ("raed = []", "unknown field `raed`"),
+            ("instances = \"warm\"", "unknown variant `warm`, expected `fresh` or `reuse`"),
+            ("limits = { memory = 1 }", "unknown field `memory`"),
         ] {
             std::fs::write(&path, format!("[plugin.demo]\nlog_level = \"warn\"\n[plugin.bad.grants]\n{grant}\n"))
                 .unwrap();

@@ -45,7 +45,7 @@ pub(crate) use error::{ConfigError, SettingError};
 pub(crate) use findings::{Examined, Finding, Origin, Sources, examine, sort as sort_findings};
 pub(crate) use flag::{flag_help, listen_address};
 pub(crate) use live::{Effects, LiveSettings, LiveState, without_excerpt};
-pub(crate) use load::{Overrides, Settings};
+pub(crate) use load::{Overrides, Reload, Settings};
 pub(crate) use places::Places;
 pub(crate) use store::Engine;
 pub(crate) use table::{Config, Log, SECTIONS};

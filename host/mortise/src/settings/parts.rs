@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
+    io,
     num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
@@ -130,6 +132,7 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
         controllers: reconcile_limits(config),
         identities: None,
         program: CompilerProgram::this(),
+        reuses_all: false,
     }
 }
 
@@ -138,6 +141,16 @@ pub(crate) fn log_levels(config: &Config) -> BTreeMap<String, LogThreshold> {
     // A wrong level was refused with the configuration.
     let levels = config.plugin.iter().filter_map(|(name, plugin)| Some((name.clone(), threshold(&plugin.log_level)?)));
     levels.collect()
+}
+
+/// Tries to read a file. A pipe is not opened, since that would wait for its writer.
+pub(crate) fn readable(path: &Path) -> io::Result<()> {
+    let found = std::fs::metadata(path)?;
+    match found.is_dir() {
+        true => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        false if !found.is_file() => Ok(()),
+        false => File::open(path).map(drop),
+    }
 }
 
 /// The limits of hooks.
@@ -159,7 +172,8 @@ pub(crate) fn limits(config: &Config) -> Limits {
     limits
 }
 
-fn reconcile_limits(config: &Config) -> ReconcileLimits {
+/// The limits of controllers.
+pub(crate) fn reconcile_limits(config: &Config) -> ReconcileLimits {
     let controllers = &config.controllers;
     let mut limits = ReconcileLimits {
         instances: controllers.instances,

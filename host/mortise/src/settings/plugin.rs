@@ -7,17 +7,22 @@
 use std::collections::BTreeMap;
 
 use mortise_plugin_host::{Grants, PluginSettings, threshold};
+use mortise_registry::Reference;
+use mortise_resource::name;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use toml::Table;
 
 use super::error::SettingError;
+use crate::bundled;
 
 /// The table of one plugin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PluginConfig {
     pub(crate) log_level: String,
+    /// Its place in a registry, such as `oci://ghcr.io/acme/demo:1.2.0`; empty for a plugin of another source.
+    pub(crate) source: String,
     /// The plugin's own settings; the plugin gets all of them.
     pub(crate) settings: Table,
     /// Rights of the plugin's controllers beyond the plugin's own types.
@@ -26,7 +31,7 @@ pub(crate) struct PluginConfig {
 
 impl Default for PluginConfig {
     fn default() -> Self {
-        Self { log_level: "info".into(), settings: Table::new(), grants: Grants::default() }
+        Self { log_level: "info".into(), source: String::new(), settings: Table::new(), grants: Grants::default() }
     }
 }
 
@@ -37,10 +42,40 @@ pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSet
         if threshold(&plugin.log_level).is_none() {
             return Err(SettingError::PluginLogLevel { plugin: name.clone(), level: plugin.log_level.clone() });
         }
+        source(name, plugin)?;
         all.set(name, object(&plugin.settings, &format!("plugin.{name}.settings"))?);
         all.grant(name, plugin.grants.clone());
     }
     Ok(all)
+}
+
+/// A plugin, and its place in a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) plugin: String,
+    pub(crate) reference: Reference,
+}
+
+/// The plugins that come from registries.
+pub(crate) fn sources(plugins: &BTreeMap<String, PluginConfig>) -> Result<Vec<Source>, SettingError> {
+    plugins.iter().filter_map(|(name, plugin)| source(name, plugin).transpose()).collect()
+}
+
+fn source(name: &str, config: &PluginConfig) -> Result<Option<Source>, SettingError> {
+    if config.source.is_empty() {
+        return Ok(None);
+    }
+    let plugin = name.to_owned();
+    if !name::is_valid(&plugin) {
+        return Err(SettingError::NotAPluginName { plugin });
+    }
+    if bundled::find(&plugin).is_some() {
+        return Err(SettingError::SourceOfBundled { plugin });
+    }
+    match config.source.parse() {
+        Ok(reference) => Ok(Some(Source { plugin, reference })),
+        Err(source) => Err(SettingError::PluginSource { plugin, source }),
+    }
 }
 
 /// Returns the fault of each plugin's table that has one.

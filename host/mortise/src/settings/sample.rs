@@ -34,10 +34,12 @@ const HEAD: &str = "\
 const TAIL: &str = r#"
 # Each plugin can have a table of its own, by its name. The plugin gets all of `settings` as JSON, and may refuse it.
 # `log_level` is the lowest level that is taken from the plugin's log: off, error, warn, info (the default), debug or trace;
-# log.level then decides which lines go to stderr. Changes of `settings` and `grants` apply at once.
+# log.level then decides which lines go to stderr. Changes of `settings` and `grants` apply at once. `source` is the place of the
+# plugin in a registry, from which the server installs it (docs/registries.md).
 #
 # [plugin.demo]
 # log_level = "debug"
+# source = "oci://ghcr.io/acme/demo:1.2.0"
 # [plugin.demo.settings]
 # controller = true   # gives every artist albums
 #
@@ -47,7 +49,10 @@ const TAIL: &str = r#"
 # granted name covers all addresses that it resolves to, private ones included, and "*" covers all that this server reaches
 # (docs/operations.md). The files of a directory take at most `bytes`, 64 MiB by default. `check` is a command of yours that
 # refuses a file before it takes its place: check = { command = ["nginx", "-t", "-c", "{config}"], config = "/etc/x.conf" }, with
-# {dir} for the directory with the new file, {file}, {temp} and {config} (plugins/routes/README.md).
+# {dir} for the directory with the new file, {file}, {temp} and {config} (plugins/routes/README.md). `instances = "reuse"` lets an
+# instance serve several requests of one caller in one namespace, if the plugin declares its hooks pure; otherwise each request has
+# a fresh one (docs/languages.md). `limits` lets the hooks of the plugin have as much as its manifest asks for, up to these, beyond
+# sandbox.memory_bytes, sandbox.fuel and sandbox.deadline_ms.
 #
 # [plugin.demo.grants]
 # read = ["edge.v1.Route"]
@@ -56,6 +61,8 @@ const TAIL: &str = r#"
 # secrets = { token = { file = "/run/secrets/token" }, key = { env = "EDGE_KEY" } }
 # http = ["api.example.org", "api.example.org:8443", "http://127.0.0.1:8080", "*.example.net"]
 # tcp = ["db.internal:5432", "192.0.2.7:22", "*.example.net:5432"]
+# instances = "reuse"
+# limits = { memory_bytes = "64MiB", fuel = 200000000, deadline_ms = "1s" }
 #
 # Each peer, a server of another region whose resources have replicas here, has a table by the name of its region
 # (docs/regions.md): the address of its gRPC port; the authorities (PEM) of its certificate, or those of the system without

@@ -151,6 +151,15 @@ section! {
         /// File of identities as age-keygen writes them; they decrypt the files of granted secrets (docs/security.md).
         /// Only its owner may have access, and it must be outside data_dir. Read at the start. Empty: none.
         age_identity_file: PathBuf = PathBuf::new();
+        /// Credentials for the registries of `source` in [plugin.NAME] (docs/registries.md): a file as `docker login`
+        /// writes it. Empty: none.
+        registry_config_file: PathBuf = PathBuf::new();
+        /// Certificates (PEM) of the authorities that the registries' certificates come from. Empty: those of the
+        /// system.
+        registry_ca_file: PathBuf = PathBuf::new();
+        /// Registries, as HOST or HOST:PORT, that are asked over plain http: others on the way can read and change
+        /// everything.
+        plain_http_registries: Vec<String> = Vec::new();
     }
 }
 

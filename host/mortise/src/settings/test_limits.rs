@@ -33,6 +33,7 @@ pub(crate) struct TestLimits {
     destination_streams: Option<usize>,
     directory_bytes: Option<Size>,
     directory_files: Option<u64>,
+    instance_idle_ms: Option<Millis>,
     plugin_delay_ms: Option<Millis>,
     plugin_rescan_ms: Option<Millis>,
     plugin_settings_bytes: Option<Size>,
@@ -41,6 +42,7 @@ pub(crate) struct TestLimits {
     quarantine_backoff_ms: Option<Millis>,
     quarantine_max_backoff_ms: Option<Millis>,
     quarantine_probation_faults: Option<u32>,
+    pub(crate) registry_retry_ms: Option<Millis>,
     remembered_decisions: Option<usize>,
     token_pass_ms: Option<Millis>,
     watch_buffer: Option<usize>,
@@ -74,6 +76,7 @@ impl TestLimits {
 
     pub(crate) fn apply_to_sandbox(&self, limits: &mut Limits) {
         set(&mut limits.max_delay_ms, self.plugin_delay_ms.map(|time| time.0));
+        set(&mut limits.idle_ms, self.instance_idle_ms.map(|time| time.0));
         set(&mut limits.settings_bytes, self.plugin_settings_bytes.map(Size::to_usize));
         set(&mut limits.remembered_decisions, self.remembered_decisions);
     }

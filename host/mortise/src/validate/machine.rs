@@ -3,7 +3,6 @@
 
 use std::{
     error::Error,
-    fs::File,
     io,
     net::{SocketAddr, TcpListener, UdpSocket},
     path::{Path, PathBuf},
@@ -46,6 +45,7 @@ pub(super) fn faults(config: &Config) -> Vec<Fault> {
     found.extend(ports.tls.iter().flat_map(|tls| tls.faults()).map(boxed));
     found.extend(ports.identity.iter().filter_map(|identity| identity.fault()).map(boxed));
     found.extend(trusted_keys(config).map(boxed));
+    found.extend(registries(config).map(boxed));
     found.extend(parts::age_identities(config).err().map(boxed));
     if config.store.engine == Engine::Etcd {
         found.extend(etcd(config).into_iter().map(boxed));
@@ -110,13 +110,15 @@ fn file(key: String, path: &Path) -> Option<MachineFault> {
     if path.as_os_str().is_empty() {
         return None;
     }
-    let opened = std::fs::metadata(path).and_then(|found| match found.is_dir() {
-        true => Err(io::Error::from(io::ErrorKind::IsADirectory)),
-        // Opening a pipe would wait for its writer.
-        false if !found.is_file() => Ok(()),
-        false => File::open(path).map(drop),
-    });
-    opened.err().map(|source| MachineFault::File { key, path: path.to_owned(), source })
+    parts::readable(path).err().map(|source| MachineFault::File { key, path: path.to_owned(), source })
+}
+
+fn registries(config: &Config) -> impl Iterator<Item = MachineFault> {
+    let plugins = &config.plugins;
+    let credentials = file("plugins.registry_config_file".into(), &plugins.registry_config_file);
+    pem("plugins", [("registry_ca_file", &plugins.registry_ca_file), ("", Path::new(""))], Path::new(""))
+        .into_iter()
+        .chain(credentials)
 }
 
 fn trusted_keys(config: &Config) -> impl Iterator<Item = SettingError> {

@@ -12,7 +12,7 @@ use clap::Args;
 use mortise_cli::{CliError, Exit, misspelt_variables, ui::line};
 
 use crate::{
-    cli::SettingFlags,
+    server_flags::SettingFlags,
     settings::{self, Examined, Finding, Places, Sources, examine, sort_findings},
 };
 

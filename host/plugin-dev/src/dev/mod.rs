@@ -135,7 +135,8 @@ impl Dev {
 
     async fn cases(&self, ui: &Ui, component: PathBuf) -> Result<(), CliError> {
         let cases = self.cases.clone().unwrap_or_else(|| self.package.within("tests/cases"));
-        let suite = Suite { component, cases, filter: None, record: false, with: Vec::new() };
+        let suite =
+            Suite { component, cases, filter: None, record: false, with: Vec::new(), server: None, reuse: None };
         let summary = suite.run(|_| Ok(())).await?;
         if summary.first_failure().is_some() {
             view::say(ui, view::LineKind::Test, summary.text(ui).trim())?;

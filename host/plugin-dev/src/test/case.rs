@@ -1,4 +1,4 @@
-//! A case: the call, its input, the world around it, and the expected outcome.
+//! A case: the call, its input and the world around it. The expected outcome is [`super::expect`].
 //!
 //! The fields are listed in docs/writing-plugins.md. An unknown field is an error, since a misspelled expectation would
 //! check nothing.
@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::error::CaseError;
+use super::{
+    error::CaseError,
+    expect::{Expect, present},
+};
 
 /// A test case.
 #[derive(Debug, Clone, Deserialize)]
@@ -25,13 +28,17 @@ pub(super) struct Case {
     upgrade: Option<Upgrade>,
     reconcile: Option<Reconcile>,
     map: Option<MapChange>,
-    /// Stored resource of the same name, for `validate` and `write`.
+    plan: Option<Value>,
+    #[serde(rename = "move")]
+    move_to: Option<MoveTo>,
+    import: Option<Import>,
+    function: Option<FunctionCall>,
+    /// Stored resource of the same name, for `validate`, `write` and `plan`.
     pub(super) stored: Option<Value>,
     /// Caller, for `authorize` and `write`; by default one with every permission.
     pub(super) caller: Option<Caller>,
-    /// Settings, as in `[plugin.<name>.settings]`.
-    #[serde(default)]
-    pub(super) settings: Map<String, Value>,
+    /// Settings, as in `[plugin.<name>.settings]`; by default none, or those of the server that is given.
+    pub(super) settings: Option<Map<String, Value>>,
     /// Grants, as in `[plugin.<name>.grants]`, as far as cases have them.
     #[serde(default)]
     pub(super) grants: GrantTable,
@@ -41,6 +48,9 @@ pub(super) struct Case {
     /// The plugin's own values (`kv`).
     #[serde(default)]
     pub(super) values: BTreeMap<String, String>,
+    /// Private bytes of resources, as text: by `TYPE/NAME`, or by `NAME` for the type of the call.
+    #[serde(default)]
+    pub(super) private_bytes: BTreeMap<String, String>,
     /// Granted directories: names to files to contents.
     #[serde(default)]
     pub(super) directories: BTreeMap<String, BTreeMap<String, String>>,
@@ -68,6 +78,22 @@ pub(super) enum Invocation {
     Upgrade(Upgrade),
     Reconcile(Reconcile),
     Map(MapChange),
+    Plan(Value),
+    Move(MoveTo),
+    Import(Import),
+    Function(FunctionCall),
+}
+
+impl Invocation {
+    /// Tells whether it calls a controller, which may use resources, values and the outside.
+    pub(super) const fn is_of_controllers(&self) -> bool {
+        matches!(self, Self::Reconcile(_) | Self::Map(_))
+    }
+
+    /// Tells whether it may use the outside, as far as it is granted.
+    const fn reaches_outside(&self) -> bool {
+        self.is_of_controllers() || matches!(self, Self::Import(_))
+    }
 }
 
 /// A question of authorisation: exactly one of these.
@@ -123,6 +149,49 @@ pub(super) struct MapChange {
     pub(super) changed: Value,
 }
 
+/// Stored resource that becomes one of another type. Its message may have no type in the plugin any more.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MoveTo {
+    /// Type of the result.
+    pub(super) to: String,
+    /// Type of the stored resource: `group.version.Kind`.
+    #[serde(rename = "type")]
+    pub(super) type_name: String,
+    pub(super) name: String,
+    pub(super) partition: Option<String>,
+    pub(super) namespace: Option<String>,
+    /// Schema version of the data.
+    #[serde(default = "first_version")]
+    pub(super) since: u32,
+    /// Message of the data, which must be in the plugin's descriptors; by default that of the type, if it has one.
+    pub(super) message: Option<String>,
+    #[serde(default)]
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) data: Value,
+}
+
+/// External object that becomes a resource.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Import {
+    #[serde(rename = "type")]
+    pub(super) type_name: String,
+    /// External id.
+    pub(super) id: String,
+    pub(super) partition: Option<String>,
+    pub(super) namespace: Option<String>,
+}
+
+/// Call of a function.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FunctionCall {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) arguments: Vec<Value>,
+}
+
 /// Caller of a hook.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,6 +226,20 @@ pub(super) struct HttpAnswer {
     pub(super) headers: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) body: String,
+    /// Content that a request must have to get this answer.
+    pub(super) request: Option<HttpContent>,
+}
+
+/// Content of an HTTP request.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HttpContent {
+    /// Headers that it has, by names of any case; it may have others.
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    /// Whole body: a text, or a value that is compared with the body's JSON; by default not compared.
+    #[serde(default, deserialize_with = "present")]
+    pub(super) body: Option<Value>,
 }
 
 /// Result of a connect to a host and port.
@@ -169,98 +252,16 @@ pub(super) struct TcpAnswer {
     pub(super) fails: Option<String>,
 }
 
+fn first_version() -> u32 {
+    1
+}
+
 fn get() -> String {
     "GET".into()
 }
 
 fn ok() -> u16 {
     200
-}
-
-/// Expected outcome. Effects that are missing here must not happen.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Expect {
-    /// `mutate`, `write`, `upgrade`: the data afterwards.
-    pub(super) data: Option<Value>,
-    /// `mutate`, `write`: the metadata afterwards.
-    pub(super) metadata: Option<BTreeMap<String, String>>,
-    /// `mutate`, `write`: the resource as it was given.
-    #[serde(default)]
-    pub(super) unchanged: bool,
-    /// `mutate`: `false` skips the second call. By default `mutate` gets its answer again, as when a resource is
-    /// written back, and must not change it.
-    pub(super) idempotent: Option<bool>,
-    /// Errors and warnings, in any order.
-    #[serde(default)]
-    pub(super) diagnostics: Vec<ExpectedDiagnostic>,
-    /// `authorize`, `write`: the call is allowed.
-    #[serde(default)]
-    pub(super) allow: bool,
-    /// `authorize`, `write`: a part of the reason.
-    pub(super) deny: Option<String>,
-    /// `reconcile`: the end of the call.
-    pub(super) outcome: Option<Outcome>,
-    /// `reconcile`, `map`: a part of the error that ends the call.
-    pub(super) error: Option<String>,
-    /// `reconcile`: written resources, in order.
-    #[serde(default)]
-    pub(super) writes: Vec<Value>,
-    /// `reconcile`: written statuses, in order.
-    #[serde(default)]
-    pub(super) statuses: Vec<ExpectedStatus>,
-    /// `reconcile`: deleted resources, in order: `TYPE/NAME`, or `NAME` of the managed type.
-    #[serde(default)]
-    pub(super) deletes: Vec<String>,
-    /// `map`: names of resources of the managed type, in order.
-    #[serde(default)]
-    pub(super) names: Vec<String>,
-    /// `reconcile`: the plugin's own values afterwards; by default not compared.
-    pub(super) values: Option<BTreeMap<String, String>>,
-    /// `reconcile`: files afterwards; directories that are not named are not compared.
-    #[serde(default)]
-    pub(super) directories: BTreeMap<String, BTreeMap<String, String>>,
-    /// A part of the error of a plugin that breaks: a trap, a limit.
-    pub(super) fault: Option<String>,
-    /// Most fuel that the call may use.
-    pub(super) max_fuel: Option<u64>,
-}
-
-/// An expected diagnostic.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExpectedDiagnostic {
-    pub(super) error: Option<String>,
-    pub(super) warning: Option<String>,
-    /// Path of the field; by default not compared.
-    pub(super) path: Option<String>,
-}
-
-/// End of a reconcile.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Outcome {
-    Done,
-    Requeue,
-    /// Delay with a unit, such as `30s`; without a unit, seconds.
-    RequeueAfter(String),
-    Deferred {
-        after: String,
-        reason: String,
-    },
-}
-
-/// An expected status.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExpectedStatus {
-    /// Type of the resource; by default the managed type.
-    #[serde(rename = "type")]
-    pub(super) type_name: Option<String>,
-    pub(super) name: String,
-    pub(super) key: String,
-    /// Conditions; only the named fields of each are compared.
-    pub(super) conditions: Vec<Map<String, Value>>,
 }
 
 impl Case {
@@ -278,94 +279,51 @@ impl Case {
         found.extend(case.upgrade.take().map(Invocation::Upgrade));
         found.extend(case.reconcile.take().map(Invocation::Reconcile));
         found.extend(case.map.take().map(Invocation::Map));
+        found.extend(case.plan.take().map(Invocation::Plan));
+        found.extend(case.move_to.take().map(Invocation::Move));
+        found.extend(case.import.take().map(Invocation::Import));
+        found.extend(case.function.take().map(Invocation::Function));
         let invocation = match (found.pop(), found.is_empty()) {
             (Some(single), true) => single,
             _ => {
-                let all = "mutate, validate, write, authorize, upgrade, reconcile, map";
+                let all = "mutate, validate, write, authorize, upgrade, reconcile, map, plan, move, import, function";
                 return Err(format!("it must call exactly one of {all}").into());
             }
         };
-        case.check(&invocation)?;
+        case.check_given(&invocation)?;
+        case.expect.check(&invocation)?;
         Ok((case, invocation))
     }
 
     /// Rejects input that the call does not use.
     fn check_given(&self, invocation: &Invocation) -> Result<(), CaseError> {
-        let controls = matches!(invocation, Invocation::Reconcile(_) | Invocation::Map(_));
-        let judges = matches!(invocation, Invocation::Validate(_) | Invocation::Write(_));
-        let searches = judges || matches!(invocation, Invocation::Mutate(_));
+        let (controls, outside) = (invocation.is_of_controllers(), invocation.reaches_outside());
+        let compares = matches!(invocation, Invocation::Validate(_) | Invocation::Write(_) | Invocation::Plan(_));
+        let searches = compares || matches!(invocation, Invocation::Mutate(_));
+        let keeps = controls || matches!(invocation, Invocation::Plan(_) | Invocation::Move(_));
+        let has_caller =
+            !outside && !matches!(invocation, Invocation::Plan(_) | Invocation::Move(_) | Invocation::Function(_));
+        let callers = "mutate, validate, write, authorize and upgrade";
         let given = [
-            ("stored", self.stored.is_some(), judges, "validate and write"),
-            ("caller", self.caller.is_some(), !controls, "hooks"),
-            ("store", !self.store.is_empty(), controls || searches, "mutate, validate, write, reconcile and map"),
+            ("stored", self.stored.is_some(), compares, "validate, write and plan"),
+            ("caller", self.caller.is_some(), has_caller, callers),
+            ("store", !self.store.is_empty(), controls || searches, "mutate, validate, write, plan, reconcile and map"),
             ("values", !self.values.is_empty(), controls, "reconcile and map"),
-            ("directories", !self.directories.is_empty(), controls, "reconcile and map"),
-            ("secrets", !self.secrets.is_empty(), controls, "reconcile and map"),
-            ("http", !self.http.is_empty(), controls, "reconcile and map"),
-            ("tcp", !self.tcp.is_empty(), controls, "reconcile and map"),
-            ("now", self.now.is_some(), controls, "reconcile and map"),
+            ("private_bytes", !self.private_bytes.is_empty(), keeps, "reconcile, map, plan and move"),
+            ("directories", !self.directories.is_empty(), outside, "reconcile, map and import"),
+            ("secrets", !self.secrets.is_empty(), outside, "reconcile, map and import"),
+            ("http", !self.http.is_empty(), outside, "reconcile, map and import"),
+            ("tcp", !self.tcp.is_empty(), outside, "reconcile, map and import"),
+            ("now", self.now.is_some(), outside, "reconcile, map and import"),
         ];
+        let is_empty = |content: &HttpContent| content.headers.is_empty() && content.body.is_none();
+        if self.http.iter().filter_map(|answer| answer.request.as_ref()).any(is_empty) {
+            return Err("http: an empty `request` checks nothing; give it `headers` or `body`, or leave it out".into());
+        }
         match given.iter().find(|(_, is, fits, _)| *is && !fits) {
             Some((field, _, _, owner)) => Err(format!("{field} is for {owner} only").into()),
             None => Ok(()),
         }
-    }
-
-    /// Rejects expectations that the call does not check.
-    fn check(&self, invocation: &Invocation) -> Result<(), CaseError> {
-        self.check_given(invocation)?;
-        let expect = &self.expect;
-        let (name, fits): (&str, &[&str]) = match invocation {
-            Invocation::Mutate(_) => ("mutate", &["data", "metadata", "unchanged", "diagnostics"]),
-            Invocation::Validate(_) => ("validate", &["diagnostics"]),
-            Invocation::Write(_) => ("write", &["data", "metadata", "unchanged", "diagnostics", "allow", "deny"]),
-            Invocation::Authorize(_) => ("authorize", &["allow", "deny"]),
-            Invocation::Upgrade(_) => ("upgrade", &["data", "diagnostics"]),
-            Invocation::Reconcile(_) => {
-                ("reconcile", &["outcome", "error", "writes", "statuses", "deletes", "values", "directories"])
-            }
-            Invocation::Map(_) => ("map", &["names", "error"]),
-        };
-        let given = [
-            ("data", expect.data.is_some()),
-            ("metadata", expect.metadata.is_some()),
-            ("unchanged", expect.unchanged),
-            ("diagnostics", !expect.diagnostics.is_empty()),
-            ("allow", expect.allow),
-            ("deny", expect.deny.is_some()),
-            ("outcome", expect.outcome.is_some()),
-            ("error", expect.error.is_some()),
-            ("writes", !expect.writes.is_empty()),
-            ("statuses", !expect.statuses.is_empty()),
-            ("deletes", !expect.deletes.is_empty()),
-            ("names", !expect.names.is_empty()),
-            ("values", expect.values.is_some()),
-            ("directories", !expect.directories.is_empty()),
-        ];
-        if let Some((stray, _)) = given.iter().find(|(field, is)| *is && !fits.contains(field)) {
-            return Err(format!("expect.{stray} does not apply to {name}; it may expect {}", fits.join(", ")).into());
-        }
-        let says_nothing = expect.fault.is_none() && !given.iter().any(|(_, is)| *is);
-        let checked: Result<(), CaseError> = match invocation {
-            Invocation::Mutate(_) | Invocation::Upgrade(_) if says_nothing => {
-                Err(format!("expect must contain the answer of {name}: one of {}", fits.join(", ")).into())
-            }
-            Invocation::Authorize(_) if says_nothing => {
-                Err("expect must contain `allow: true`, or `deny: REASON`".into())
-            }
-            Invocation::Reconcile(_)
-                if expect.fault.is_none() && expect.outcome.is_none() && expect.error.is_none() =>
-            {
-                Err("expect must contain the end of reconcile: `outcome: done`, or `error: TEXT`".into())
-            }
-            _ => Ok(()),
-        };
-        checked?;
-        let named = |single: &&ExpectedDiagnostic| single.error.is_some() == single.warning.is_some();
-        if expect.diagnostics.iter().any(|single| named(&single)) {
-            return Err("each of expect.diagnostics has either `error: TEXT` or `warning: TEXT`".into());
-        }
-        Ok(())
     }
 }
 
@@ -397,7 +355,7 @@ mod tests {
         assert!(refused.contains("either `error: TEXT`"), "{refused}");
         let asked = json!({"write": thing});
         let refused = fault(json!({"case": "c", "authorize": asked, "store": [thing], "expect": {}}));
-        assert_eq!(refused, "store is for mutate, validate, write, reconcile and map only");
+        assert_eq!(refused, "store is for mutate, validate, write, plan, reconcile and map only");
         assert!(Case::read(&json!({"case": "c", "validate": thing, "expect": {}})).is_ok());
     }
 

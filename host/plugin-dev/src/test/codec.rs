@@ -1,7 +1,7 @@
 //! Resources in the form of cases and recordings: that of `mortise apply`, typed by the plugin's descriptors.
 
 use mortise_plugin_host::{Manifest, TypeDecl};
-use mortise_resource::{Scope, pb, types::Gvk};
+use mortise_resource::{Scope, pb, tenancy::DEFAULT, types::Gvk};
 use mortise_text::{Diagnostics, Format, Indent, Source, TypeTable, Types as _};
 use serde_json::{Value, json};
 
@@ -76,6 +76,20 @@ impl Codec {
 
     pub(crate) fn scope(&self, gvk: &Gvk) -> Scope {
         self.types.scope(&gvk.to_pb()).unwrap_or(Scope::Undefined)
+    }
+
+    /// Tenancy of a resource of a type; a part that the case leaves out is `default`, as far as the type has it.
+    pub(crate) fn tenancy(&self, gvk: &Gvk, partition: Option<&String>, namespace: Option<&String>) -> pb::Tenancy {
+        let unit = |given: Option<&String>| given.cloned().unwrap_or_default();
+        let mut tenancy = pb::Tenancy { partition: unit(partition), namespace: unit(namespace) };
+        match self.scope(gvk) {
+            // The scope of a foreign type is unknown.
+            Scope::Undefined => pb::Tenancy { partition: DEFAULT.into(), namespace: DEFAULT.into() },
+            scope => {
+                scope.fill(&mut tenancy);
+                tenancy
+            }
+        }
     }
 
     /// Renders a resource as YAML.

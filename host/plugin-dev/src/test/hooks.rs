@@ -2,11 +2,14 @@
 
 use std::{
     collections::hash_map::DefaultHasher,
+    fmt::Debug,
     hash::{Hash as _, Hasher as _},
     sync::Arc,
 };
 
-use mortise_plugin_host::{Call, Decision, HookError, MutateReply, Permission, Plugin, TypeDecl, UpgradeReply};
+use mortise_plugin_host::{
+    Call, CallerClass, Decision, HookError, MutateReply, Permission, Plugin, TypeDecl, UpgradeReply,
+};
 use mortise_resource::{
     Diagnostic, EncodedResource, Severity,
     authorizer::{AllowAll, Authorizer, denial_text},
@@ -16,14 +19,15 @@ use mortise_resource::{
 };
 use mortise_service::registry::Schema;
 use prost::Message as _;
-use prost_reflect::DynamicMessage;
+use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde_json::Value;
 
 use super::{
-    case::{Authorize, Caller, Case, List, Upgrade},
+    case::{Authorize, Caller, Case, Invocation, List, Upgrade},
+    changes::unusable_data,
     codec::{Codec, type_name},
     error::CaseError,
-    problems::{self, Problems},
+    problems::{self, Problems, is_refusal},
 };
 
 /// A running case of a hook.
@@ -34,34 +38,66 @@ pub(super) struct HookCase<'a> {
     /// Differences from what the case expects, so far.
     pub(super) problems: Problems,
     pub(super) fuel: u64,
+    /// Class of requests with which the case shares instances; `None`: its instance is fresh.
+    pub(super) class: Option<CallerClass>,
+    /// Whether an instance served another request before.
+    pub(super) was_reused: bool,
+    /// Answers and faults as text, in order.
+    pub(super) answers: Vec<String>,
 }
 
 impl<'a> HookCase<'a> {
     pub(super) fn new(plugin: &'a Arc<Plugin>, codec: &'a Codec, case: &'a Case) -> Self {
-        Self { plugin, codec, case, problems: Problems::default(), fuel: 0 }
+        let problems = Problems::default();
+        Self { plugin, codec, case, problems, fuel: 0, class: None, was_reused: false, answers: Vec::new() }
     }
 
-    fn call(&self) -> Result<Call, CaseError> {
-        Ok(Call::new(self.plugin.clone(), authorizer(self.case.caller.as_ref())?))
+    /// Runs the call of the case, at a time in milliseconds since 1970.
+    pub(super) async fn run(&mut self, invocation: &Invocation, now: u64) -> Result<(), CaseError> {
+        match invocation {
+            Invocation::Mutate(resource) => self.mutate(resource).await,
+            Invocation::Validate(resource) => self.validate(resource).await,
+            Invocation::Write(resource) => self.write(resource).await,
+            Invocation::Authorize(asked) => self.authorize(asked).await,
+            Invocation::Upgrade(asked) => self.upgrade(asked).await,
+            Invocation::Plan(resource) => self.plan(resource).await,
+            Invocation::Move(asked) => self.move_to(asked).await,
+            Invocation::Import(asked) => self.import(asked, now).await,
+            Invocation::Function(asked) => self.function(asked).await,
+            Invocation::Reconcile(_) | Invocation::Map(_) => Err("the case calls no hook".into()),
+        }
     }
 
-    fn decl(&self, resource: &pb::Resource) -> Result<&'a TypeDecl, CaseError> {
+    pub(super) fn call(&self) -> Result<Call, CaseError> {
+        let mut call = Call::new(self.plugin.clone(), authorizer(self.case.caller.as_ref())?);
+        if let Some(class) = &self.class {
+            call.share_within(|| class.clone());
+        }
+        Ok(call)
+    }
+
+    pub(super) fn decl(&self, resource: &pb::Resource) -> Result<&'a TypeDecl, CaseError> {
         let resource_type = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
         self.decl_of(&type_name(resource_type))
     }
 
-    fn decl_of(&self, name: &str) -> Result<&'a TypeDecl, CaseError> {
+    pub(super) fn decl_of(&self, name: &str) -> Result<&'a TypeDecl, CaseError> {
         let gvk = self.codec.named(name)?;
         let found = self.plugin.manifest().types.iter().find(|decl| decl.gvk == gvk);
         found.ok_or_else(|| format!("{gvk} is another plugin's type; its hooks are tested with that plugin").into())
     }
 
     /// Counts the fuel of a call, and compares a fault with the expected one.
-    fn count<T>(&mut self, call: &Call, answer: Result<T, HookError>) -> Option<T> {
+    pub(super) fn count<T: Debug>(&mut self, call: &Call, answer: Result<T, HookError>) -> Option<T> {
         self.fuel += call.used().fuel;
+        self.was_reused |= call.is_reused();
         match answer {
-            Ok(answer) => Some(answer),
+            Ok(answer) => {
+                self.answers.push(format!("{answer:#?}"));
+                Some(answer)
+            }
             Err(fault) => {
+                self.answers.push(format!("fault: {fault}"));
                 self.problems.fault(self.case.expect.fault.as_deref(), &fault.to_string());
                 None
             }
@@ -87,16 +123,25 @@ impl<'a> HookCase<'a> {
     }
 
     /// Calls `mutate`; its refusals go to `all`. `None` after a fault.
-    async fn call_mutate(
+    pub(super) async fn call_mutate(
         &mut self,
         call: &mut Call,
         before: &pb::Resource,
         all: &mut Vec<Diagnostic>,
     ) -> Result<Option<pb::Resource>, CaseError> {
         let answer = call.mutate(before.encode_to_vec()).await;
-        Ok(match self.count(call, answer) {
+        let answer = self.count(call, answer);
+        if let (Some(MutateReply::Changed(bytes)), Some(text)) = (&answer, self.answers.last_mut()) {
+            // A resource is easier to read than its bytes.
+            pb::Resource::decode(bytes.as_slice()).iter().for_each(|after| *text = self.codec.yaml(after));
+        }
+        Ok(match answer {
             None => None,
             Some(MutateReply::Unchanged) => Some(before.clone()),
+            Some(MutateReply::Refused(diagnostics)) if !is_refusal(&diagnostics) => {
+                self.problems.add(problems::without_error("mutate"));
+                None
+            }
             Some(MutateReply::Refused(diagnostics)) => {
                 all.extend(diagnostics);
                 Some(before.clone())
@@ -106,13 +151,18 @@ impl<'a> HookCase<'a> {
                     self.problems.add(format!("mutate's answer is not a resource: {e}"));
                     None
                 }
-                Ok(after) => self.check_reserved_fields(before, &after)?.then_some(after),
+                Ok(after) => self.check_reserved_fields("mutate", before, &after)?.then_some(after),
             },
         })
     }
 
-    /// Checks the server's demands on `mutate`. False when its data is unusable.
-    fn check_reserved_fields(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<bool, CaseError> {
+    /// Checks the server's demands on the answer of `mutate`, or on a prediction. False when its data is unusable.
+    pub(super) fn check_reserved_fields(
+        &mut self,
+        hook: &str,
+        before: &pb::Resource,
+        after: &pb::Resource,
+    ) -> Result<bool, CaseError> {
         let going = |resource: &pb::Resource| resource.metadata.get(DELETION_TIMESTAMP).cloned();
         for (field, same) in [
             ("id", before.id == after.id),
@@ -123,20 +173,11 @@ impl<'a> HookCase<'a> {
             ("metadata.deletionTimestamp", going(before) == going(after)),
         ] {
             if !same {
-                self.problems.add(format!("mutate changed {field}; it may change data and metadata only"));
+                self.problems.add(format!("{hook} changed {field}; it may change data and metadata only"));
             }
         }
-        let Some(data) = &after.data else { return Ok(true) };
-        let schema = schema(self.decl(before)?);
-        let message_name = schema.message().full_name();
-        let fault = if schema.accepts_url(&data.type_url) {
-            schema
-                .check(&data.value)
-                .err()
-                .map(|fault| format!("mutate answered data that is not a {message_name}: {fault}"))
-        } else {
-            Some(format!("mutate made data a {:?}; it must be a {message_name}", data.type_url))
-        };
+        let decl = self.decl(before)?;
+        let fault = after.data.as_ref().and_then(|data| unusable_data(decl, hook, data));
         let usable = fault.is_none();
         self.problems.extend(fault);
         Ok(usable)
@@ -163,7 +204,7 @@ impl<'a> HookCase<'a> {
     }
 
     /// Compares a resource with the expected one.
-    fn compare(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<(), CaseError> {
+    pub(super) fn compare(&mut self, before: &pb::Resource, after: &pb::Resource) -> Result<(), CaseError> {
         let expect = &self.case.expect;
         if expect.unchanged {
             self.problems.same("it must stay unchanged:", &self.codec.yaml(before), &self.codec.yaml(after));
@@ -192,25 +233,26 @@ impl<'a> HookCase<'a> {
             return Err(format!("{} has no validate hook", type_of(&resource)).into());
         }
         let mut call = self.call()?;
-        if let Some(diagnostics) = self.call_validate(&mut call, &resource).await? {
+        let stored = self.stored()?;
+        if let Some(diagnostics) = self.call_validate(&mut call, &resource, stored.as_ref()).await? {
             self.problems.no_fault(self.case.expect.fault.as_deref());
             self.problems.diagnostics(&self.case.expect.diagnostics, &diagnostics);
         }
         Ok(())
     }
 
-    async fn call_validate(
+    pub(super) async fn call_validate(
         &mut self,
         call: &mut Call,
         resource: &pb::Resource,
+        prior: Option<&pb::Resource>,
     ) -> Result<Option<Vec<Diagnostic>>, CaseError> {
-        let prior = self.stored()?;
         let answer = call.validate(resource.encode_to_vec(), prior.map(|prior| prior.encode_to_vec())).await;
         Ok(self.count(call, answer))
     }
 
     /// Returns the stored resource of the same name.
-    fn stored(&self) -> Result<Option<pb::Resource>, CaseError> {
+    pub(super) fn stored(&self) -> Result<Option<pb::Resource>, CaseError> {
         self.case.stored.as_ref().map(|stored| self.codec.read("stored", stored)).transpose()
     }
 
@@ -240,22 +282,10 @@ impl<'a> HookCase<'a> {
     pub(super) async fn write(&mut self, resource: &Value) -> Result<(), CaseError> {
         let before = self.codec.read("write", resource)?;
         let decl = self.decl(&before)?;
-        let mut call = self.call()?;
-        let mut warnings = Vec::new();
-        let mut after = before.clone();
-        if decl.hooks.mutate {
-            match self.call_mutate(&mut call, &before, &mut warnings).await? {
-                Some(mutated) => after = mutated,
-                None => return Ok(()),
-            }
-        }
-        if decl.hooks.validate && warnings.is_empty() {
-            match self.call_validate(&mut call, &after).await? {
-                Some(diagnostics) => warnings = diagnostics,
-                None => return Ok(()),
-            }
-        }
-        if warnings.iter().all(|diagnostic| diagnostic.severity() == Severity::Warning) {
+        let (mut call, stored) = (self.call()?, self.stored()?);
+        let accepted = self.accept(&mut call, decl, &before, stored.as_ref()).await?;
+        let Some((after, mut warnings)) = accepted else { return Ok(()) };
+        if !is_refusal(&warnings) {
             let permission = &decl.permissions.write;
             let decision = if decl.hooks.authorize_write {
                 let answer = call.authorize_write(after.encode_to_vec()).await;
@@ -358,17 +388,25 @@ impl<'a> HookCase<'a> {
         self.problems.extend(problem);
     }
 
+    /// Finds a message of the plugin; `field` of the case names it.
+    pub(super) fn message(&self, field: &str, name: &str) -> Result<MessageDescriptor, CaseError> {
+        self.plugin.manifest().pool.get_message_by_name(name).ok_or_else(|| {
+            format!("{field}: {name} is not among the plugin's descriptors; let build.rs compile its file, too").into()
+        })
+    }
+
     pub(super) async fn upgrade(&mut self, asked: &Upgrade) -> Result<(), CaseError> {
         let decl = self.decl_of(&asked.type_name)?;
         if !self.plugin.upgrades() {
             return Err("the plugin does not export upgrading".into());
         }
-        let (gvk, message): (&Gvk, _) = (&decl.gvk, match &asked.message {
-            None => decl.message.clone(),
-            Some(name) => self.plugin.manifest().pool.get_message_by_name(name).ok_or_else(|| {
-                format!("upgrade.message: {name} is not among the plugin's descriptors; let build.rs compile its file, too")
-            })?,
-        });
+        let (gvk, message): (&Gvk, _) = (
+            &decl.gvk,
+            match &asked.message {
+                None => decl.message.clone(),
+                Some(name) => self.message("upgrade.message", name)?,
+            },
+        );
         let old = DynamicMessage::deserialize(message, asked.data.clone())
             .map_err(|e| CaseError::field("upgrade.data", e))?;
         let mut call = self.call()?;
@@ -397,11 +435,11 @@ impl<'a> HookCase<'a> {
 }
 
 /// Schema that data of the type is checked against.
-fn schema(decl: &TypeDecl) -> Schema {
+pub(super) fn schema(decl: &TypeDecl) -> Schema {
     Schema::new(decl.message.clone(), decl.immutable.clone(), decl.query.spec.clone())
 }
 
-fn type_of(resource: &pb::Resource) -> String {
+pub(super) fn type_of(resource: &pb::Resource) -> String {
     type_name(resource.id.as_ref().and_then(|id| id.r#type.as_ref()))
 }
 

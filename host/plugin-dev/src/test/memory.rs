@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use prost::Message as _;
 
 use super::{
-    case::{HttpAnswer, TcpAnswer},
     exchange::{Answer, HostCall, Responder},
+    outside::Outside,
     stored::{StoredResources, refused},
 };
 
@@ -33,8 +33,7 @@ pub(super) struct Memory {
     values: Mutex<Values>,
     /// Private bytes that the plugin keeps for single resources, by uid.
     private_bytes: Mutex<BTreeMap<String, Vec<u8>>>,
-    http: Vec<HttpAnswer>,
-    tcp: Vec<TcpAnswer>,
+    outside: Outside,
 }
 
 impl Memory {
@@ -43,7 +42,7 @@ impl Memory {
         controller: &ControllerDecl,
         stored: &Arc<StoredResources>,
         values: Values,
-        (http, tcp): (Vec<HttpAnswer>, Vec<TcpAnswer>),
+        outside: Outside,
     ) -> Self {
         Self {
             plugin: plugin.clone(),
@@ -51,9 +50,28 @@ impl Memory {
             stored: stored.clone(),
             values: Mutex::new(values),
             private_bytes: Mutex::default(),
-            http,
-            tcp,
+            outside,
         }
+    }
+
+    /// Keeps private bytes for a stored resource.
+    ///
+    /// # Errors
+    /// The resource is not stored.
+    pub(super) fn keep(&self, id: &pb::Id, bytes: Vec<u8>) -> Result<(), Failure> {
+        let found = self.stored.find(id).and_then(|found| found.id);
+        let Some(found) = found.filter(|found| id.uid.is_empty() || id.uid == found.uid) else {
+            return Err(Failure::new(Code::NotFound, "resource not found"));
+        };
+        self.private_bytes.lock().insert(found.uid, bytes);
+        Ok(())
+    }
+
+    /// Private bytes of stored resources, with their ids.
+    pub(super) fn kept(&self) -> Vec<(pb::Id, Vec<u8>)> {
+        let (stored, kept) = (self.stored.lock(), self.private_bytes.lock());
+        let ids = stored.all().filter_map(|resource| resource.id.clone());
+        ids.filter_map(|id| kept.get(&id.uid).cloned().map(|bytes| (id, bytes))).collect()
     }
 
     pub(super) fn values(&self) -> Values {
@@ -173,31 +191,6 @@ impl Memory {
             _ => false,
         })
     }
-
-    fn connect(&self, to: &str) -> Result<Answer, Failure> {
-        match self.tcp.iter().find(|exchange| exchange.to.eq_ignore_ascii_case(to)) {
-            Some(TcpAnswer { fails: None, .. }) => Ok(Answer::Nothing),
-            Some(TcpAnswer { fails: Some(why), .. }) => Err(Failure::new(Code::Unavailable, why.clone())),
-            None => {
-                let text = format!("the case has no answer to a connect to {to}; add one under `tcp`");
-                Err(Failure::new(Code::Unavailable, text))
-            }
-        }
-    }
-
-    fn http(&self, method: &str, url: &str) -> Result<Answer, Failure> {
-        // The default port may be left out.
-        let plain = |url: &str| {
-            let url = url.replacen(":443/", "/", usize::from(url.starts_with("https:")));
-            url.replacen(":80/", "/", usize::from(url.starts_with("http:"))).trim_end_matches('/').to_owned()
-        };
-        let fits =
-            |answer: &&HttpAnswer| answer.method.eq_ignore_ascii_case(method) && plain(&answer.url) == plain(url);
-        let found = self.http.iter().find(fits).ok_or_else(|| {
-            Failure::new(Code::Unavailable, format!("the case has no answer to {method} {url}; add one under `http`"))
-        })?;
-        Ok(Answer::Http { status: found.status, headers: found.headers.clone(), body: found.body.clone().into_bytes() })
-    }
 }
 
 /// Error for a question that the cache cannot answer, in the host's words.
@@ -278,18 +271,14 @@ impl Responder for Memory {
             }
             HostCall::PrivateBytesGet(id) => Answer::Value(self.private_bytes.lock().get(&id.uid).cloned()),
             HostCall::PrivateBytesSet(id, value) => {
-                if self.stored.find(id).and_then(|found| found.id).is_none_or(|found| found.uid != id.uid) {
-                    return Err(Failure::new(Code::NotFound, "resource not found"));
-                }
-                self.private_bytes.lock().insert(id.uid.clone(), value.clone());
+                self.keep(id, value.clone())?;
                 Answer::Nothing
             }
             HostCall::PrivateBytesRemove(id) => {
                 self.private_bytes.lock().remove(&id.uid);
                 Answer::Nothing
             }
-            HostCall::Http { method, url, .. } => self.http(method, url)?,
-            HostCall::Connect(to) => self.connect(to)?,
+            HostCall::Http { .. } | HostCall::Connect(_) => self.outside.answer(ask).await?,
         })
     }
 

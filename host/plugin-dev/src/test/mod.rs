@@ -6,14 +6,21 @@
 //! recording ([`record`]).
 
 mod case;
+mod changes;
 mod codec;
 mod error;
 mod exchange;
+mod expect;
+mod function;
+mod harness;
 mod hooks;
 mod memory;
+mod outside;
+mod private_bytes;
 mod problems;
 mod reconcile;
 mod record;
+mod reuse;
 mod stored;
 mod suite;
 
@@ -22,16 +29,23 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use mortise_cli::{CliError, Connect, Exit, ui};
 
-pub(crate) use reconcile::{ReconcileHarness, granted};
+pub(crate) use harness::{HostCalls, ReconcileHarness};
+pub(crate) use reconcile::granted;
 pub(crate) use stored::StoredResources;
 pub(crate) use suite::{Suite, grouped};
 
-use crate::{fault, source::Source};
+use crate::{
+    fault,
+    server_settings::{ReadServerSettings, ServerConfig},
+    source::Source,
+};
 
 pub(crate) const EXAMPLES: &str = "\
 mortise plugin test
 mortise plugin test target/plugins/guest-book.wasm --cases tests/cases --filter title
-mortise plugin test --record";
+mortise plugin test --record
+mortise plugin test --reuse
+mortise plugin test --config /etc/mortise/config.toml";
 
 /// Arguments of `plugin test`.
 #[derive(Debug, Args)]
@@ -47,6 +61,14 @@ pub struct Test {
     /// Records the host calls of reconcilers beside the cases; later runs compare with the recording
     #[arg(long)]
     record: bool,
+    /// Runs the cases of hooks also in instances that served other cases, in random orders, and compares the answers
+    #[arg(long)]
+    reuse: bool,
+    /// Seed of the random orders
+    #[arg(long, value_name = "NUMBER", requires = "reuse")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    config: ServerConfig,
     /// Another plugin's component, with types that appear in cases
     #[arg(long, value_name = "FILE.wasm")]
     with: Vec<PathBuf>,
@@ -64,11 +86,19 @@ enum Format {
 }
 
 impl Test {
-    pub(crate) async fn run(self) -> Result<Exit, CliError> {
+    pub(crate) async fn run(self, read: ReadServerSettings) -> Result<Exit, CliError> {
+        let server = self.config.read(read)?;
         let component = self.source.component().await?;
         let cases = self.cases.clone().unwrap_or_else(|| self.source.package.within("tests/cases"));
-        let suite =
-            Suite { component, cases, filter: self.filter.clone(), record: self.record, with: self.with.clone() };
+        let suite = Suite {
+            component,
+            cases,
+            filter: self.filter.clone(),
+            record: self.record,
+            with: self.with.clone(),
+            server,
+            reuse: self.reuse.then(|| self.seed.unwrap_or_else(|| fastrand::u64(..))),
+        };
         let quiet = self.format == Format::Json;
         let summary = suite.run(|line| if quiet { Ok(()) } else { ui::line(line) }).await?;
         if quiet {

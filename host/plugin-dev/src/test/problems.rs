@@ -2,7 +2,7 @@
 
 use mortise_resource::{Diagnostic, Severity};
 
-use super::case::ExpectedDiagnostic;
+use super::expect::ExpectedDiagnostic;
 
 pub(super) const OTHER_DATA: &str = "other data than expected:";
 
@@ -72,6 +72,16 @@ impl Problems {
         }
         self.add(text);
     }
+}
+
+/// Problem of a hook that refuses, and has no error among its reasons.
+pub(super) fn without_error(hook: &str) -> String {
+    format!("{hook} refused without an error among its diagnostics; a server's answer would have no reason")
+}
+
+/// Tells whether any diagnostic is more than a warning.
+pub(super) fn is_refusal(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|diagnostic| diagnostic.severity() != Severity::Warning)
 }
 
 fn is(expected: &ExpectedDiagnostic, found: &Diagnostic) -> bool {

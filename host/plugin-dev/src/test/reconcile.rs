@@ -2,26 +2,30 @@
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
-use mortise_cli::args::duration;
+use mortise_cli::{CliError, Exit, args::duration};
 use mortise_plugin_host::{
-    Cancel, ControllerDecl, Grants, HookError, HttpHost, Manifest, Outcome as ActualOutcome, Plugin, PluginSettings,
-    ReconcileError, Reconciler, TcpHost, Usage,
+    Cancel, ControllerDecl, Grants, HttpHost, Manifest, Outcome as ActualOutcome, Plugin, PluginSettings,
+    ReconcileError, Reconciler, TcpHost,
     grants::{Directory, Secret, TypePattern},
 };
-use mortise_resource::{pb, tenancy::DEFAULT};
+use mortise_resource::pb;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    case::{Case, ExpectedStatus, MapChange, Outcome, Reconcile},
+    case::{Case, MapChange, Reconcile},
     codec::{Codec, short},
     error::CaseError,
     exchange::{Answer, Exchange, HostCall, Journal},
+    expect::{ExpectedStatus, Outcome},
     memory::{Memory, Values},
+    outside::{Outside, compare_requests},
+    private_bytes,
     problems::Problems,
     record::{Recording, Replay},
     stored::StoredResources,
 };
+use crate::server_settings::{ServerSettings, grants_inside};
 
 /// A running case of a controller.
 pub(super) struct ControllerCase<'a> {
@@ -46,14 +50,19 @@ pub(super) struct RunResult {
 }
 
 /// Returns the settings and grants of a case, and writes its files below `dir`. Types that the plugin's controllers
-/// watch are granted, since the plugin would not load without.
+/// watch are granted, since the plugin would not load without. A case without settings has those of the server, if one is
+/// given, and every case has its grants of types.
 pub(super) fn settings(
     case: &Case,
     name: &str,
     controllers: &[ControllerDecl],
+    server: Option<&ServerSettings>,
     dir: &Path,
 ) -> Result<PluginSettings, CaseError> {
     let mut grants = watch_grants(controllers)?;
+    let granted = server.map(|server| grants_inside(server.plugins.grants_of(name))).unwrap_or_default();
+    grants.read.extend(granted.read);
+    (grants.write, grants.instances, grants.limits) = (granted.write, granted.instances, granted.limits);
     for text in &case.grants.read {
         grants.read.push(pattern(text)?);
     }
@@ -91,7 +100,8 @@ pub(super) fn settings(
         grants.tcp.push(TcpHost::try_from(answer.to.clone()).map_err(|e| CaseError::field("tcp", e))?);
     }
     let mut settings = PluginSettings::default();
-    settings.set(name, case.settings.clone());
+    let of_server = server.and_then(|server| server.plugins.for_plugin(name).as_object().cloned());
+    settings.set(name, case.settings.clone().or(of_server).unwrap_or_default());
     settings.grant(name, grants);
     Ok(settings)
 }
@@ -111,51 +121,20 @@ fn watch_grants(controllers: &[ControllerDecl]) -> Result<Grants, CaseError> {
     Ok(grants)
 }
 
-/// Returns no settings, and only the grants that a plugin needs to load.
-pub(crate) fn granted(manifest: &Manifest) -> Result<PluginSettings, CaseError> {
+/// Returns the settings and grants of a server, without the outside; without a server, no settings, and only the grants
+/// that the plugin needs to load.
+///
+/// # Errors
+/// A type that cannot be granted.
+pub(crate) fn granted(manifest: &Manifest, server: Option<&ServerSettings>) -> Result<PluginSettings, CliError> {
+    if let Some(server) = server {
+        return Ok(server.inside(&manifest.name));
+    }
     let mut settings = PluginSettings::default();
-    settings.grant(manifest.name.to_string(), watch_grants(&manifest.controllers)?);
+    let grants = watch_grants(&manifest.controllers)
+        .map_err(|e| CliError::because(Exit::Failed, e).remedy("`mortise plugin inspect` shows what it needs"))?;
+    settings.grant(manifest.name.to_string(), grants);
     Ok(settings)
-}
-
-/// A controller and a store with one resource, for measured reconciles.
-pub(crate) struct ReconcileHarness {
-    reconciler: Reconciler,
-    memory: Arc<Memory>,
-    controller: ControllerDecl,
-    id: pb::Id,
-}
-
-impl ReconcileHarness {
-    /// Stores the resource.
-    ///
-    /// # Errors
-    /// The store's refusal.
-    pub(crate) fn new(
-        plugin: &Arc<Plugin>,
-        controller: &ControllerDecl,
-        resource: &pb::Resource,
-    ) -> Result<Self, CaseError> {
-        let stored = StoredResources::of(plugin.manifest());
-        stored.put(resource.clone())?;
-        let memory = Memory::new(plugin, controller, &stored, Values::new(), (Vec::new(), Vec::new()));
-        let id = resource.id.clone().unwrap_or_default();
-        let id = stored.find(&pb::Id { uid: String::new(), ..id.clone() }).and_then(|found| found.id).unwrap_or(id);
-        let reconciler = Reconciler::new(plugin).ok_or("the plugin has no controllers")?;
-        Ok(Self { reconciler, memory: Arc::new(memory), controller: controller.clone(), id })
-    }
-
-    /// Reconciles once. An error returned by the plugin is an end like any other.
-    ///
-    /// # Errors
-    /// The plugin's fault.
-    pub(crate) async fn reconcile(&self) -> Result<Usage, HookError> {
-        let host = Journal::new(self.memory.clone());
-        match self.reconciler.reconcile(&self.controller.name, &self.id, host, &Cancel::new()).await {
-            Err(ReconcileError::Fault(fault)) => Err(fault),
-            Ok(_) | Err(ReconcileError::Guest(_)) => Ok(self.reconciler.used()),
-        }
-    }
 }
 
 /// Returns the grant that a URL needs.
@@ -190,7 +169,7 @@ impl ControllerCase<'_> {
             asked,
             case.store,
             case.values,
-            case.settings,
+            case.settings.clone().unwrap_or_default(),
             case.directories,
             case.secrets,
             case.now,
@@ -205,28 +184,32 @@ impl ControllerCase<'_> {
         if let Some(given) = given.as_array_mut().filter(|_| !case.tcp.is_empty()) {
             given.push(case.tcp.iter().map(|exchange| json!([exchange.to, exchange.fails])).collect());
         }
+        // Neither do these.
+        let contents = case.http.iter().enumerate().filter_map(|(index, call)| Some((index, call.request.as_ref()?)));
+        let contents: Vec<_> = contents.map(|(index, content)| json!([index, content.headers, content.body])).collect();
+        if let Some(given) = given.as_array_mut().filter(|_| !contents.is_empty() || !case.private_bytes.is_empty()) {
+            given.push(json!([case.private_bytes, contents]));
+        }
         format!("{:x}", Sha256::digest(given.to_string()))
     }
 
-    fn memory(&self, controller: &ControllerDecl) -> Memory {
+    fn memory(&self, controller: &ControllerDecl) -> Result<Memory, CaseError> {
         let values: Values =
             self.case.values.iter().map(|(key, value)| (key.clone(), value.clone().into_bytes())).collect();
-        let answers = (self.case.http.clone(), self.case.tcp.clone());
-        Memory::new(self.plugin, controller, self.stored, values, answers)
+        let outside = Outside::of(self.case, self.stored.now());
+        let memory = Memory::new(self.plugin, controller, self.stored, values, outside);
+        for (id, bytes) in private_bytes::read(self.codec, &controller.manages, &self.case.private_bytes)? {
+            memory
+                .keep(&id, bytes)
+                .map_err(|e| CaseError::Invalid(format!("private_bytes: {}: {}", short(&id), e.message).into()))?;
+        }
+        Ok(memory)
     }
 
     pub(super) async fn reconcile(&self, asked: &Reconcile) -> Result<RunResult, CaseError> {
         let controller = self.controller(asked.controller.as_deref())?;
-        let memory = Arc::new(self.memory(controller));
-        let unit = |given: &Option<String>| given.clone().unwrap_or_default();
-        let mut tenancy = pb::Tenancy { partition: unit(&asked.partition), namespace: unit(&asked.namespace) };
-        match self.codec.scope(&controller.manages) {
-            // The scope of a foreign type is unknown.
-            mortise_resource::Scope::Undefined => {
-                tenancy = pb::Tenancy { partition: DEFAULT.into(), namespace: DEFAULT.into() };
-            }
-            scope => scope.fill(&mut tenancy),
-        }
+        let memory = Arc::new(self.memory(controller)?);
+        let tenancy = self.codec.tenancy(&controller.manages, asked.partition.as_ref(), asked.namespace.as_ref());
         let id = pb::Id {
             name: asked.name.clone(),
             r#type: Some(controller.manages.to_pb()),
@@ -262,7 +245,7 @@ impl ControllerCase<'_> {
             return Ok(ran);
         }
         self.compare_outcome(&mut ran.problems, ended);
-        self.compare(&mut ran.problems, controller, &exchanges, replay.is_none().then(|| memory.values()))?;
+        self.compare(&mut ran.problems, controller, &exchanges, replay.is_none().then_some(&*memory))?;
         Ok(ran)
     }
 
@@ -306,7 +289,7 @@ impl ControllerCase<'_> {
         problems: &mut Problems,
         controller: &ControllerDecl,
         exchanges: &[Exchange],
-        values: Option<Values>,
+        memory: Option<&Memory>,
     ) -> Result<(), CaseError> {
         let expect = &self.case.expect;
         let (mut writes, mut statuses, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
@@ -358,8 +341,15 @@ impl ControllerCase<'_> {
 
         let table =
             |all: &BTreeMap<String, String>| all.iter().map(|(k, v)| format!("{k}: {v:?}\n")).collect::<String>();
-        if let (Some(expected), Some(values)) = (&expect.values, values) {
-            let found = values.iter().map(|(k, v)| (k.clone(), String::from_utf8_lossy(v).into_owned())).collect();
+        if let Some(expected) = &expect.requests {
+            compare_requests(problems, expected, exchanges);
+        }
+        if let (Some(expected), Some(memory)) = (&expect.private_bytes, memory) {
+            private_bytes::compare(problems, self.codec, &controller.manages, expected, &memory.kept())?;
+        }
+        if let (Some(expected), Some(memory)) = (&expect.values, memory) {
+            let found =
+                memory.values().iter().map(|(k, v)| (k.clone(), String::from_utf8_lossy(v).into_owned())).collect();
             problems.same("other values (kv) than expected:", &table(expected), &table(&found));
         }
         for (directory, expected) in &expect.directories {
@@ -416,7 +406,7 @@ impl ControllerCase<'_> {
 
     pub(super) async fn map(&self, asked: &MapChange) -> Result<RunResult, CaseError> {
         let controller = self.controller(asked.controller.as_deref())?;
-        let memory = Arc::new(self.memory(controller));
+        let memory = Arc::new(self.memory(controller)?);
         let changed = self.codec.read("map.changed", &asked.changed)?;
         let reconciler = Reconciler::new(self.plugin).ok_or("the plugin has no controllers")?;
         let mut ran = RunResult::default();

@@ -12,7 +12,7 @@ use mortise_query::{
 use mortise_resource::{
     Code, Error,
     data::{SearchRequest, SearchResponse},
-    pb,
+    meta, pb,
     tenancy::WILDCARD,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -22,6 +22,10 @@ use super::{case::Case, codec::Codec, error::CaseError};
 /// Time of a case that names none: 2025-01-01T00:00:00Z in milliseconds since 1970, as in a
 /// [`mortise_plugin::testing::World`].
 const DEFAULT_NOW_MILLIS: u64 = 1_735_689_600_000;
+
+/// Fault of a resource that a server would have removed.
+const NO_FINALIZER: &str = "{what}: a deleted resource without finalizers is gone; give it metadata.finalizers, or leave \
+                            metadata.deletionTimestamp out";
 
 /// Resources in memory, at a fixed time.
 pub(crate) struct StoredResources {
@@ -52,9 +56,21 @@ impl StoredResources {
             }
         };
         let stored = Self { codec: codec.clone(), now, store: Mutex::default() };
+        let mut deleted = Vec::new();
         for (place, item) in case.store.iter().enumerate() {
             let what = format!("store[{place}]");
-            stored.put(codec.read(&what, item)?).map_err(|e| CaseError::field(what, e))?;
+            let mut resource = codec.read(&what, item)?;
+            if resource.metadata.remove(meta::DELETION_TIMESTAMP).is_some() {
+                if !meta::has_finalizers(&resource.metadata) {
+                    return Err(NO_FINALIZER.replace("{what}", &what).into());
+                }
+                deleted.push(resource.id.clone().unwrap_or_default());
+            }
+            stored.put(resource).map_err(|e| CaseError::field(what, e))?;
+        }
+        // The deletion of an owner marks its children, which may come later in the case.
+        for id in deleted {
+            stored.lock().delete(&id, "", now).map_err(|e| CaseError::field("store".to_owned(), e))?;
         }
         Ok(Arc::new(stored))
     }

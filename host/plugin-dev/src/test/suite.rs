@@ -20,9 +20,10 @@ use super::{
     problems::Problems,
     reconcile::{self, ControllerCase},
     record::Recordings,
+    reuse::{ReuseCheck, ReusedCase},
     stored::StoredResources,
 };
-use crate::{fault, offline::Offline};
+use crate::{fault, offline::Offline, server_settings::ServerSettings};
 
 /// Most log lines shown with a failed case.
 const LOG_LINES: usize = 40;
@@ -36,6 +37,10 @@ pub(crate) struct Suite {
     pub(crate) record: bool,
     /// Components of other plugins whose types appear in cases.
     pub(crate) with: Vec<PathBuf>,
+    /// Server whose limits, settings and grants of types the cases have.
+    pub(crate) server: Option<ServerSettings>,
+    /// Seed of the random orders of cases in reused instances; `None`: instances are fresh.
+    pub(crate) reuse: Option<u64>,
 }
 
 /// The results of a run.
@@ -72,7 +77,7 @@ impl Suite {
     pub(crate) async fn run(&self, mut say: impl FnMut(String) -> Result<(), CliError>) -> Result<Summary, CliError> {
         let begun = Instant::now();
         let files = self.files()?;
-        let offline = Offline::new(&self.component)?;
+        let offline = Offline::with(&self.component, false, self.server.as_ref())?;
         let manifest = offline.describe().await.map_err(|e| fault::load(&self.component, e))?;
         let mut codec = Codec::default();
         codec.add(&manifest);
@@ -96,7 +101,7 @@ impl Suite {
         say(format!("running {count} cases of {plugin} ({})", self.cases.display()))?;
 
         let (mut results, mut filtered, mut recorded) = (Vec::new(), 0, Vec::new());
-        for (path, cases) in all {
+        for (path, cases) in &all {
             let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let mut recordings = match Recordings::load(path) {
                 Ok(recordings) => recordings,
@@ -106,23 +111,21 @@ impl Suite {
             };
             let names: Vec<String> = cases.iter().map(|case| case.case.name.clone()).collect();
             let mut new = false;
-            for placed in cases {
-                let LocatedCase { line, case, invocation } = placed;
-                let wanted = |filter: &String| file.contains(filter.as_str()) || case.name.contains(filter.as_str());
-                if !self.filter.as_ref().is_none_or(wanted) {
+            for LocatedCase { line, case, invocation } in cases {
+                if !self.is_wanted(&file, case) {
                     filtered += 1;
                     continue;
                 }
                 let mut log = offline.sandbox.logs().follow();
                 let mut result = CaseResult {
                     file: file.clone(),
-                    line,
+                    line: *line,
                     name: case.name.clone(),
                     fuel: 0,
                     problem: None,
                     log: Vec::new(),
                 };
-                match self.judge(&offline, &manifest.name, &codec, &case, &invocation, &mut recordings).await {
+                match self.judge(&offline, &manifest.name, &codec, case, invocation, &mut recordings).await {
                     Ok((fuel, problem, was_recorded)) => {
                         (result.fuel, result.problem) = (fuel, problem);
                         new |= was_recorded;
@@ -140,7 +143,55 @@ impl Suite {
                 recorded.push(recordings.store(path, &names)?);
             }
         }
+        if let Some(seed) = self.reuse {
+            results.extend(self.reuse(&all, &codec, seed, &mut say).await?);
+        }
         Ok(Summary { plugin, results, filtered, recorded, took: begun.elapsed() })
+    }
+
+    fn is_wanted(&self, file: &str, case: &Case) -> bool {
+        self.filter.as_ref().is_none_or(|filter| file.contains(filter.as_str()) || case.name.contains(filter.as_str()))
+    }
+
+    /// Runs the cases of hooks once more, in reused instances.
+    async fn reuse(
+        &self,
+        all: &[(&PathBuf, Vec<LocatedCase>)],
+        codec: &Arc<Codec>,
+        seed: u64,
+        say: &mut impl FnMut(String) -> Result<(), CliError>,
+    ) -> Result<Vec<CaseResult>, CliError> {
+        let (mut cases, mut results) = (Vec::new(), Vec::new());
+        for (path, located) in all {
+            let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            for LocatedCase { line, case, invocation } in located {
+                // Instances of controllers, which imports have, too, are never reused for hooks.
+                let is_hook = !invocation.is_of_controllers() && !matches!(invocation, Invocation::Import(_));
+                if is_hook && self.is_wanted(&file, case) {
+                    cases.push(ReusedCase { case, invocation, problem: None });
+                    let name = format!("{} (reused)", case.name);
+                    let (file, line) = (file.clone(), *line);
+                    results.push(CaseResult { file, line, name, fuel: 0, problem: None, log: Vec::new() });
+                }
+            }
+        }
+        let files = tempfile::tempdir().map_err(fault::file("create", Path::new("a temporary directory")))?;
+        let offline = Offline::with(&self.component, true, self.server.as_ref())?;
+        let counts = ReuseCheck::new(&offline, codec, self.server.as_ref())
+            .run(&mut cases, files.path(), seed)
+            .await
+            .map_err(|e| {
+            let next = "fix the case; without --reuse, each case runs by itself and names its fault";
+            fault::failed("the cases cannot be run in reused instances".to_owned(), next).caused_by(e)
+        })?;
+        for (result, case) in results.iter_mut().zip(cases) {
+            result.problem = case.problem;
+            let verdict = if result.problem.is_some() { "FAILED" } else { "ok" };
+            say(format!("test {}: {} ... {verdict}", result.file, result.name))?;
+        }
+        let (reused, requests) = (counts.reused, counts.requests);
+        say(format!("{reused} of {requests} requests met an instance that had served others (--seed {seed})"))?;
+        Ok(results)
     }
 
     /// Files of cases, in order of their names.
@@ -175,7 +226,7 @@ impl Suite {
     ) -> Result<(u64, Option<String>, bool), CaseError> {
         let files = tempfile::tempdir().map_err(|e| CaseError::field("a temporary directory", e))?;
         let manifest = offline.describe().await?;
-        let settings = reconcile::settings(case, name, &manifest.controllers, files.path())?;
+        let settings = reconcile::settings(case, name, &manifest.controllers, self.server.as_ref(), files.path())?;
         let plugin = match offline.load(&settings).await {
             Ok(plugin) => plugin,
             Err(e) => {
@@ -201,7 +252,10 @@ impl Suite {
                 };
                 (ran.problems, ran.fuel, ran.recording)
             }
-            hook => self.hook(&plugin, codec, case, hook).await.map(|(problems, fuel)| (problems, fuel, None))?,
+            hook => self
+                .hook(&plugin, codec, case, hook, stored.now())
+                .await
+                .map(|(problems, fuel)| (problems, fuel, None))?,
         };
         if let Some(most) = case.expect.max_fuel
             && fuel > most
@@ -222,16 +276,10 @@ impl Suite {
         codec: &Codec,
         case: &Case,
         invocation: &Invocation,
+        now: u64,
     ) -> Result<(Problems, u64), CaseError> {
         let mut hooks = HookCase::new(plugin, codec, case);
-        match invocation {
-            Invocation::Mutate(resource) => hooks.mutate(resource).await?,
-            Invocation::Validate(resource) => hooks.validate(resource).await?,
-            Invocation::Write(resource) => hooks.write(resource).await?,
-            Invocation::Authorize(asked) => hooks.authorize(asked).await?,
-            Invocation::Upgrade(asked) => hooks.upgrade(asked).await?,
-            Invocation::Reconcile(_) | Invocation::Map(_) => return Err("the case calls no hook".into()),
-        }
+        hooks.run(invocation, now).await?;
         Ok((hooks.problems, hooks.fuel))
     }
 }

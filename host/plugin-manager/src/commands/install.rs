@@ -1,7 +1,10 @@
 //! Loads a component from a caller, and puts it into the folder.
 
 use mortise_plugin_host::Plugin;
-use mortise_resource::{Error, name, pb};
+use mortise_resource::{
+    Error, name,
+    pb::{self, condition::State},
+};
 
 use super::{
     load::{EndedLoad, OperatorLoad},
@@ -12,9 +15,9 @@ use crate::{
     files::folder,
     load::{
         request::{LoadEffect, LoadReason, LoadRefusal, LoadRequest},
-        stage::Failure,
+        stage::{Failure, Stage},
     },
-    state::{BUNDLED, ManagerState},
+    state::{BUNDLED, ManagerState, short},
     trust::Origin,
 };
 
@@ -50,8 +53,9 @@ pub(crate) async fn install(
         let fault = fault.replace("a resource name", "a plugin's name");
         return Err(Error::invalid(format!("name invalid: {fault}")));
     }
-    let load = OperatorLoad::begin(core, name).await;
+    let mut load = OperatorLoad::begin(core, name).await;
     let request = load.state.install_request(name, bytes, signature)?;
+    load.state.show_first_install(name, &request).await;
     let EndedLoad { mut state, request, outcome, _turn } = load.run(core, request).await;
     match outcome {
         Ok(loaded) => {
@@ -97,8 +101,22 @@ impl ManagerState {
         Ok(LoadRequest { source: file, bytes, digest, origin, signature, reason, plugin_before })
     }
 
+    /// Shows a plugin that is installed for the first time, while it is compiled and checked. Its record goes if the
+    /// install is refused, or, after a kill, at the next start.
+    async fn show_first_install(&mut self, name: &str, request: &LoadRequest) {
+        if request.plugin_before.is_some() || self.plugins.contains_key(name) {
+            return;
+        }
+        self.managed(name).record.data.source.clone_from(&request.source);
+        let text = format!("{} of {}", short(&request.digest), request.source);
+        self.set_loaded(name, State::Unknown, Stage::Compiling.reason(), text).await;
+    }
+
     async fn refuse_install(&mut self, name: &str, request: LoadRequest, refusal: LoadRefusal) -> Error {
         let LoadRefusal { failure, name: own } = refusal;
+        if request.plugin_before.is_none() && self.is_new_record(name, &request.source) {
+            self.forget(name).await;
+        }
         tracing::warn!(plugin = name, reason = failure.reason, "an install is refused: {}", failure.message);
         match (request.plugin_before, own) {
             (Some(plugin), _) => {

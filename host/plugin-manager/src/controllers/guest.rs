@@ -76,7 +76,7 @@ fn failed(error: guest::ReconcileError) -> ReconcileError {
     match error {
         guest::ReconcileError::Guest(message) => ReconcileError::new(message),
         guest::ReconcileError::Fault(error) => {
-            let text = error.to_string();
+            let text = error.for_operators();
             let failed = match error.fault {
                 guest::HookFault::Quarantined { retry_in, .. } => ReconcileError::refused(text, retry_in),
                 _ if error.counts => ReconcileError::fault(text),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mortise_plugin_host::{GrantRequest, GrantRequests, Grants, HealthState, Plugin};
+use mortise_plugin_host::{Grant, GrantRequest, Grants, HealthState, Plugin};
 use mortise_resource::{
     data,
     pb::{self, Condition, condition::State},
@@ -101,7 +101,7 @@ impl ManagerState {
         });
         let grants = plugin.grants();
         data.grants = grants.iter().map(|grant| grant.to_string()).collect();
-        data.requests = plugin.manifest().requests.as_ref().map(|requests| requests_shown(requests, grants));
+        data.requests = requests_shown(plugin, grants);
         match &request.reason {
             LoadReason::Reload => {}
             LoadReason::Rollback { held } => {
@@ -184,16 +184,41 @@ fn healthy(plugin: Option<&Arc<Plugin>>) -> Condition {
     condition("Healthy", state, reason, text.join("; "))
 }
 
-/// The grants that a plugin asks for, with those that it has.
-fn requests_shown(requests: &GrantRequests, grants: &Grants) -> data::PluginRequests {
+/// The grants that a plugin asks for, with those that it has; `None` if it asks for nothing by name.
+fn requests_shown(plugin: &Plugin, grants: &Grants) -> Option<data::PluginRequests> {
+    let (manifest, missing) = (plugin.manifest(), plugin.missing_limits());
+    let (requests, asks_for_reuse) = (manifest.requests.as_ref(), manifest.reuses_instances);
+    let has_reuse = grants.includes(&Grant::Reuse);
+    if requests.is_none() && !asks_for_reuse && !has_reuse && missing.is_empty() {
+        return None;
+    }
     let to_data = |request: &GrantRequest| data::PluginRequest {
         grant: request.grant.to_string(),
         reason: request.reason.clone(),
         granted: grants.includes(&request.grant),
     };
-    let unrequested = grants.iter().filter(|grant| !requests.is_requested(grant));
-    data::PluginRequests {
-        requests: requests.iter().map(to_data).collect(),
-        unrequested: unrequested.map(|grant| grant.to_string()).collect(),
-    }
+    let reuse = asks_for_reuse.then(|| data::PluginRequest {
+        grant: Grant::Reuse.to_string(),
+        reason: "its hooks are pure".to_owned(),
+        granted: has_reuse,
+    });
+    let limits = missing.into_iter().map(|grant| data::PluginRequest {
+        grant,
+        reason: "its manifest asks for more than the default".to_owned(),
+        granted: false,
+    });
+    let is_unrequested = |grant: &Grant| match grant {
+        Grant::Reuse => !asks_for_reuse,
+        grant => requests.is_some_and(|requests| !requests.is_requested(grant)),
+    };
+    Some(data::PluginRequests {
+        requests: requests
+            .iter()
+            .flat_map(|requests| requests.iter())
+            .map(to_data)
+            .chain(reuse)
+            .chain(limits)
+            .collect(),
+        unrequested: grants.iter().filter(is_unrequested).map(|grant| grant.to_string()).collect(),
+    })
 }

@@ -77,7 +77,7 @@ impl From<LoadError> for Failure {
             LoadError::NotAComponent { .. } => "NotAComponent",
             LoadError::UnknownImport { .. } => "UnknownImport",
             LoadError::Contract { .. } => "WrongContract",
-            LoadError::ExceedsLimit { .. } | LoadError::TooCostly { .. } => "TooHungry",
+            LoadError::ExceedsLimit(_) | LoadError::TooCostly { .. } => "TooHungry",
             LoadError::Describe(_) => "DescribeFailed",
             LoadError::Manifest(_) => "BadManifest",
             LoadError::NotGranted(_) => "NotGranted",

@@ -63,6 +63,7 @@ impl<G> Instance<G> {
         let state = self.store.data_mut();
         state.hook = E::NAME;
         state.growth_refused = None;
+        state.last_error.clear();
         let (meter, until) = time(&self.store);
         let before = meter.worked();
         let outcome = meter.measure(timeout_at(until, export.call(&self.guest, &mut self.store))).await;

@@ -152,7 +152,8 @@ impl PoolSize {
             // One module may hold them all. Neither call reserves anything: slots have room for a component.
             .max_memories_per_module(memories)
             .max_tables_per_module(tables)
-            .max_memory_size(limits.memory_bytes)
+            // Beyond `sandbox.memory_bytes` only for plugins with a grant: their stores have the limit.
+            .max_memory_size(usize::try_from(self.reservation).unwrap_or(limits.memory_bytes))
             .table_elements(limits.table_elements)
             .linear_memory_keep_resident(self.keep_resident)
             .table_keep_resident(64 << 10)

@@ -80,7 +80,8 @@ pub(crate) fn classify(error: &wasmtime::Error, state: &State) -> HookFault {
         Some(Trap::StackOverflow) => return HookFault::Stack,
         Some(trap) => {
             // A guest that was refused memory panics or aborts; the refusal is the cause.
-            return state.growth_refused.clone().unwrap_or_else(|| HookFault::Trap(trap.to_string()));
+            let (trap, logged) = (trap.to_string(), state.last_error.clone());
+            return state.growth_refused.clone().unwrap_or(HookFault::Trap { trap, logged });
         }
         None => {}
     }

@@ -7,6 +7,7 @@
 pub(crate) mod check;
 pub(crate) mod hosts;
 pub(crate) mod http_hosts;
+pub(crate) mod limits;
 pub(crate) mod requests;
 pub(crate) mod tcp_hosts;
 
@@ -14,6 +15,8 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use mortise_resource::{pb, types::Gvk};
 use serde::{Deserialize, Serialize};
+
+pub use limits::{GrantedLimits, Instances};
 
 use crate::grants::{
     check::Check,
@@ -40,6 +43,11 @@ pub struct Grants {
     pub http: Vec<HttpHost>,
     /// Hosts and ports for TCP connections.
     pub tcp: Vec<TcpHost>,
+    /// Instances for hooks.
+    pub instances: Instances,
+    /// Limits of hooks beyond the host's.
+    #[serde(skip_serializing_if = "GrantedLimits::is_empty")]
+    pub limits: GrantedLimits,
 }
 
 /// A granted directory.
@@ -393,6 +401,7 @@ mod tests {
             secrets: ["both", "granted"].map(|name| (name.to_owned(), Secret::Env("X".into()))).into(),
             http: vec![host("a.example.net"), host("b.example.org"), host("http://192.0.2.7:8080")],
             tcp: vec![connect("db.internal:5432"), connect("*.example.net:22")],
+            ..Grants::default()
         };
         let watched = Gvk::new("w", "v1", "Watched");
         let permit = Permit::new("p", Vec::new(), vec![watched.clone()], Some(requests.clone()), grants.clone());
@@ -440,6 +449,7 @@ mod tests {
             .filter(|request| !grants.includes(&request.grant))
             .map(|include| include.grant.to_string())
             .collect();
-        assert_eq!(missing, ["directories.asked", "http *.example.net", "http http://*", "tcp *", "read edge.v1.*"]);
+        // Those for any host leave the choice to the operator, who has made it.
+        assert_eq!(missing, ["directories.asked", "http *.example.net", "read edge.v1.*"]);
     }
 }

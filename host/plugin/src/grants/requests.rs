@@ -13,7 +13,7 @@ use std::fmt;
 use mortise_resource::{manifest as wire, types::Gvk};
 
 use crate::grants::{
-    Grants, PatternError, TypePattern,
+    Grants, Instances, PatternError, TypePattern,
     hosts::{HostError, HostPort},
     http_hosts::{HttpHost, Target},
     tcp_hosts::TcpHost,
@@ -43,6 +43,8 @@ pub enum Grant {
     Read(TypePattern),
     /// Types to write, and to read.
     Write(TypePattern),
+    /// Reuse of the instances of hooks. The manifest asks for it in a field of its own.
+    Reuse,
 }
 
 /// A request of a plugin.
@@ -85,6 +87,15 @@ pub(crate) enum RequestError {
 }
 
 impl Grant {
+    /// Tells whether it is about any host: `*`, or `http://*`.
+    fn is_of_any_host(&self) -> bool {
+        match self {
+            Self::Http(host) => matches!(host.to_string().as_str(), "*" | "http://*"),
+            Self::Tcp(host) => host.to_string() == "*",
+            _ => false,
+        }
+    }
+
     /// Whether `other` includes all of this grant.
     fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
@@ -96,6 +107,7 @@ impl Grant {
             (Self::Read(left), Self::Read(other) | Self::Write(other)) | (Self::Write(left), Self::Write(other)) => {
                 other.includes(left)
             }
+            (Self::Reuse, Self::Reuse) => true,
             _ => false,
         }
     }
@@ -110,6 +122,7 @@ impl fmt::Display for Grant {
             Self::Tcp(host) => write!(f, "tcp {host}"),
             Self::Read(pattern) => write!(f, "read {pattern}"),
             Self::Write(pattern) => write!(f, "write {pattern}"),
+            Self::Reuse => f.write_str("instances reuse"),
         }
     }
 }
@@ -194,13 +207,17 @@ impl Grants {
         let connects = self.tcp.iter().cloned().map(Grant::Tcp);
         let read = self.read.iter().cloned().map(Grant::Read);
         let write = self.write.iter().cloned().map(Grant::Write);
-        directories.chain(secrets).chain(hosts).chain(connects).chain(read).chain(write)
+        let reuse = (self.instances == Instances::Reuse).then_some(Grant::Reuse);
+        directories.chain(secrets).chain(hosts).chain(connects).chain(read).chain(write).chain(reuse)
     }
 
-    /// Whether all of `wanted` is granted.
+    /// Tells whether all of `wanted` is granted. A plugin that asks for any host leaves the choice to the operator, so one of
+    /// them is enough.
     #[must_use]
     pub fn includes(&self, wanted: &Grant) -> bool {
-        self.iter().any(|granted| wanted.is_within(&granted))
+        let covers =
+            |granted: Grant| wanted.is_within(&granted) || (wanted.is_of_any_host() && granted.is_within(wanted));
+        self.iter().any(covers)
     }
 }
 
@@ -288,5 +305,22 @@ mod tests {
         ] {
             assert_eq!(left.is_within(&other), within, "{left} in {other}");
         }
+    }
+
+    #[test]
+    fn a_request_for_any_host_is_granted_by_one_host() {
+        let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
+        let granted = Grants { http: vec![host("dns.example.org")], ..Grants::default() };
+        for (wanted, is_granted) in [
+            ("*", true),
+            ("http://*", false),
+            ("*.example.org", false),
+            ("dns.example.org", true),
+            ("example.org", false),
+        ] {
+            assert_eq!(granted.includes(&Grant::Http(host(wanted))), is_granted, "{wanted}");
+        }
+        assert!(!granted.includes(&Grant::Tcp(TcpHost::try_from("*".to_owned()).unwrap())));
+        assert!(!Grants::default().includes(&Grant::Http(host("*"))));
     }
 }

@@ -252,7 +252,14 @@ pub(crate) struct Breaker {
     failed_trials: u32,
     trials: u64,
     faults: u64,
-    last_fault: String,
+    last_fault: FaultText,
+}
+
+/// Text of a fault.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FaultText {
+    pub(crate) for_callers: String,
+    pub(crate) for_operators: String,
 }
 
 impl Breaker {
@@ -280,7 +287,7 @@ impl Breaker {
     }
 
     /// Text of the last fault; empty if there was none.
-    pub(crate) fn last_fault(&self) -> &str {
+    pub(crate) fn last_fault(&self) -> &FaultText {
         &self.last_fault
     }
 
@@ -340,7 +347,7 @@ impl Breaker {
     }
 
     /// Counts a call that ended with a fault of the plugin. `good` are the calls that ended well so far.
-    pub(crate) fn failed(&mut self, rules: &Quarantine, now: Duration, call: Admitted, good: u64, what: String) {
+    pub(crate) fn failed(&mut self, rules: &Quarantine, now: Duration, call: Admitted, good: u64, what: FaultText) {
         let Admitted { trial, input, caller } = call;
         self.faults += 1;
         self.last_fault = what;

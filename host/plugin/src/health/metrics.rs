@@ -55,6 +55,7 @@ pub(crate) struct PluginMetrics {
     label: Arc<str>,
     hooks: PerHook<HookMetrics>,
     instances: Gauge,
+    reused: Counter,
     peak: Gauge,
     peak_bytes: AtomicUsize,
 }
@@ -77,6 +78,7 @@ impl PluginMetrics {
         Self {
             hooks: PerHook::new(hook),
             instances: metrics::gauge!("mortise_plugin_instances", "plugin" => plugin.clone()),
+            reused: metrics::counter!("mortise_plugin_instances_reused_total", "plugin" => plugin.clone()),
             peak: metrics::gauge!("mortise_plugin_memory_peak_bytes", "plugin" => plugin.clone()),
             peak_bytes: AtomicUsize::new(0),
             label,
@@ -106,6 +108,11 @@ impl PluginMetrics {
     /// Counts a new instance.
     pub(crate) fn instance_started(&self) {
         self.instances.increment(1.0);
+    }
+
+    /// Counts a request that an idle instance serves.
+    pub(crate) fn instance_reused(&self) {
+        self.reused.increment(1);
     }
 
     /// Counts the end of an instance that had this much memory, bytes.

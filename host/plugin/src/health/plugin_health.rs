@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::{
     error::HookFault,
-    health::breaker::{Admission, Admitted, Breaker, CallerId, HealthState, Quarantine},
+    health::breaker::{Admission, Admitted, Breaker, CallerId, FaultText, HealthState, Quarantine},
     hook::{Hook, PerHook},
 };
 
@@ -69,7 +69,7 @@ pub struct HookHealth {
     pub state: HealthState,
     /// Faults since the plugin was loaded or its health was reset.
     pub faults: u64,
-    /// Text of the last fault; empty if there was none.
+    /// Text of the last fault, for operators; empty if there was none.
     pub last_fault: String,
     /// Time until a quarantined hook is tried again; `None` otherwise.
     pub retry_in: Option<Duration>,
@@ -150,7 +150,7 @@ impl Health {
             Admission::Go => Ok(None),
             Admission::Trial(number) => Ok(Some(number)),
             Admission::Refused(retry_in) => {
-                Err(HookFault::Quarantined { retry_in, last: breaker.last_fault().to_owned() })
+                Err(HookFault::Quarantined { retry_in, last: breaker.last_fault().for_callers.clone() })
             }
         });
         admitted.map(|trial| pass(trial, Some(input)))
@@ -165,11 +165,7 @@ impl Health {
     }
 
     fn failed(&self, hook: Hook, call: Admitted, what: &HookFault) {
-        let mut text = what.to_string();
-        if text.len() > MAX_TEXT {
-            let end = (0..=MAX_TEXT).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
-            text.truncate(end);
-        }
+        let text = FaultText { for_callers: cut(what.to_string()), for_operators: cut(what.for_operators()) };
         let good = self.cell(hook).good.load(Ordering::Relaxed);
         self.update_breaker(hook, |breaker, now| breaker.failed(&self.rules, now, call, good, text));
     }
@@ -201,12 +197,19 @@ impl Health {
     }
 }
 
+/// Returns the beginning of a text.
+fn cut(mut text: String) -> String {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    text.truncate(end);
+    text
+}
+
 fn described(hook: Hook, breaker: &Breaker, rules: &Quarantine, now: Duration) -> HookHealth {
     HookHealth {
         hook: hook.name(),
         state: breaker.state(),
         faults: breaker.faults(),
-        last_fault: breaker.last_fault().to_owned(),
+        last_fault: breaker.last_fault().for_operators.clone(),
         retry_in: breaker.retry_in(rules, now),
         on_trial: breaker.is_on_trial(now),
     }
@@ -270,7 +273,7 @@ mod tests {
     }
 
     fn trap() -> HookFault {
-        HookFault::Trap("a test asked for this panic".into())
+        HookFault::Trap { trap: "a test asked for this panic".into(), logged: "panicked at lib.rs".into() }
     }
 
     fn quarantine(health: &Health, hook: Hook) {
@@ -292,6 +295,8 @@ mod tests {
         assert_eq!(report.hooks.len(), 2);
         assert_eq!((report.hooks[0].hook, report.hooks[0].state), ("mutate", HealthState::Healthy));
         assert_eq!((report.hooks[1].hook, report.hooks[1].faults), ("validate", 10));
+        let text = "trapped: a test asked for this panic; it logged: panicked at lib.rs";
+        assert_eq!(report.hooks[1].last_fault, text, "operators see more than callers");
         assert_eq!(report.hooks[1].retry_in, Some(Duration::from_secs(1)));
 
         seconds.store(1, Ordering::Relaxed);

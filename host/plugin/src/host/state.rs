@@ -45,12 +45,16 @@ pub(crate) struct State {
     /// Name of the running hook, for the log.
     pub(crate) hook: &'static str,
     pub(crate) logged_bytes: usize,
+    /// Beginning of the last error that the guest logged in the current call, without secrets.
+    pub(crate) last_error: String,
     pub(crate) dropped_logs: u32,
     pub(crate) wasi: Wasi,
     /// State of `wasi:http`; only in an instance for controllers whose component imports it.
     pub(crate) http: Option<Box<Http>>,
     /// Linear memory of the instance, bytes. It never shrinks.
     pub(crate) memory: usize,
+    /// Elements of its tables.
+    pub(crate) table_elements: usize,
 }
 
 impl State {
@@ -77,10 +81,12 @@ impl State {
             secrets: Arc::default(),
             hook: "",
             logged_bytes: 0,
+            last_error: String::new(),
             dropped_logs: 0,
             wasi: Wasi::default(),
             http: None,
             memory: 0,
+            table_elements: 0,
         }
     }
 
@@ -89,6 +95,7 @@ impl State {
     pub(crate) fn end_log(&mut self, label: impl FnOnce() -> String) {
         self.end_lines();
         self.logged_bytes = 0;
+        self.last_error.clear();
         let dropped = std::mem::take(&mut self.dropped_logs);
         if dropped > 0 {
             metrics::counter!("mortise_plugin_logs_dropped_total", "plugin" => label()).increment(u64::from(dropped));
@@ -132,13 +139,15 @@ impl ResourceLimiter for State {
 
     fn table_growing(
         &mut self,
-        _current: usize,
+        current: usize,
         desired: usize,
         _maximum: Option<usize>,
     ) -> Result<bool, wasmtime::Error> {
         let limit = self.limits.table_elements;
         if desired > limit {
             self.growth_refused = Some(HookFault::Table { limit });
+        } else {
+            self.table_elements += desired.saturating_sub(current);
         }
         Ok(desired <= limit)
     }

@@ -13,6 +13,7 @@ use std::thread;
 use wasmtime::{Engine, component::Component};
 
 use crate::{
+    engine::configuration,
     error::LoadError,
     limits::Limits,
     load::{
@@ -39,6 +40,9 @@ pub(crate) struct Compiled {
     pub(crate) code: MachineCode,
 }
 
+/// Part of a refusal of what needs the async ABI, in the validator's words.
+const ASYNC_FEATURE: &str = "component model async";
+
 impl Compiler<'_> {
     /// Compiles a component's file.
     pub(crate) async fn compile(&self, bytes: &[u8]) -> Result<Compiled, LoadError> {
@@ -60,8 +64,17 @@ impl Compiler<'_> {
         };
         match code.load(self.engine) {
             Ok(component) => Ok(Compiled { component, code }),
-            Err(e) => Err(exceeded_limit(&e, self.limits).unwrap_or_else(|| not(&format!("{e:#}")))),
+            Err(e) => {
+                let outside = self.outside_of_the_pool(&code);
+                Err(exceeded_limit(&e, outside.as_ref(), self.limits).unwrap_or_else(|| not(&format!("{e:#}"))))
+            }
         }
+    }
+
+    /// The component in an engine without a pool, which takes it however much it needs. Its needs are then read from it.
+    fn outside_of_the_pool(&self, code: &MachineCode) -> Option<Component> {
+        let engine = Engine::new(&configuration::of_code(self.reservation)).ok()?;
+        code.load(&engine).ok()
     }
 
     /// Compiles in this process.
@@ -75,11 +88,22 @@ impl Compiler<'_> {
             Ok(Ok(code)) => MachineCode::of(&code)
                 .map_err(|source| host("keeping compiled code in memory")(wasmtime::Error::new(source))),
             Ok(Err(e)) => {
-                let not = || LoadError::NotAComponent { what: format!("{e:#}") };
-                Err(exceeded_limit(&e, self.limits).unwrap_or_else(not))
+                let not = || LoadError::NotAComponent { what: with_remedy(format!("{e:#}")) };
+                Err(exceeded_limit(&e, None, self.limits).unwrap_or_else(not))
             }
             Err(_) => Err(LoadError::NotAComponent { what: "the compiler panicked; see the log".into() }),
         }
+    }
+}
+
+/// Adds the next step to the compiler's refusal, where one is known.
+pub(super) fn with_remedy(refusal: String) -> String {
+    match refusal.contains(ASYNC_FEATURE) {
+        true => format!(
+            "it uses the async ABI of WASI 0.3, which the contract lacks ({refusal}); build it without async functions: \
+             with --sync for componentize-qjs, and without async in the world for other tool chains"
+        ),
+        false => refusal,
     }
 }
 
@@ -93,5 +117,23 @@ fn threads(limits: &Limits) -> usize {
     match limits.compile_threads {
         0 => thread::available_parallelism().map_or(1, |cores| cores.get() / 2).max(1),
         threads => threads,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text is the validator's, so a release of it with other words must be noticed.
+    #[test]
+    fn the_async_abi_is_refused_with_the_next_step() {
+        let (mut component, mut canon) =
+            (wasm_encoder::Component::new(), wasm_encoder::CanonicalFunctionSection::new());
+        canon.backpressure_inc();
+        component.section(&canon);
+        let refusal = Engine::default().precompile_component(&component.finish()).unwrap_err();
+        let refused = with_remedy(format!("{refusal:#}"));
+        assert!(refused.contains("build it without async functions: with --sync for componentize-qjs"), "{refused}");
+        assert_eq!(with_remedy("it is broken".into()), "it is broken");
     }
 }

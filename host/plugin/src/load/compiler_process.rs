@@ -134,7 +134,7 @@ fn refusal(ended: ExitStatus, text: &str, component_bytes: u64) -> Option<LoadEr
     }
     match ended.code().and_then(|code| u8::try_from(code).ok()) {
         Some(0) => None,
-        Some(REFUSED) => not(text.to_owned()),
+        Some(REFUSED) => not(compile::with_remedy(text.to_owned())),
         Some(MACHINE_FAULT) => machine(text.to_owned()),
         _ => {
             tracing::error!("the compiler panicked: {text}");

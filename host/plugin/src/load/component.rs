@@ -57,8 +57,8 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
     let component = &compiled.component;
     let compiling = (!from_cache).then(|| begun.elapsed());
 
-    let exports = contract::check(&inner.engine, component)?;
     check_limits(component, &inner.limits)?;
+    let exports = contract::check(&inner.engine, component)?;
     let mut linker = inner.linker.clone();
     let pre = wasi::link::link(&mut linker, &inner.engine, component, false)
         .and_then(|()| linker.instantiate_pre(component))

@@ -30,7 +30,7 @@ use crate::{
         configuration,
         pool::{self, PoolSize},
     },
-    error::LoadError,
+    error::{ExceededLimit, LoadError},
     grants::Permit,
     host::tcp::MAX_CONCURRENT_CONNECTS,
     host::{files::MAX_FILE_THREADS, state::State, wasi},
@@ -118,11 +118,11 @@ impl ControllerEngine {
         let contract = |e: wasmtime::Error| LoadError::Contract { version: contract::VERSION, what: format!("{e:#}") };
         let least = least_memory(&compiled.component);
         if least > self.limits.memory_bytes as u64 {
-            return Err(LoadError::ExceedsLimit {
+            return Err(LoadError::ExceedsLimit(vec![ExceededLimit {
                 what: format!("{least} bytes of memory"),
                 limit: self.limits.memory_bytes,
                 setting: Some("controllers.memory_bytes"),
-            });
+            }]));
         }
         let known = match &self.cache {
             None => compiled.code.load(&self.engine).ok(),

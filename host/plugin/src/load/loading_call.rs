@@ -54,9 +54,8 @@ pub(crate) async fn call_once<E: Export>(
         Instant::now() + limits.describe_deadline() + limits.max_delay(),
         Arc::default(),
     );
-    let slot = tokio::time::timeout_at(time.until.into(), sandbox.slots.clone().acquire_owned()).await;
-    let Ok(Ok(_slot)) = slot else {
-        return Err(fault(HookFault::Busy { limit: sandbox.slot_count, setting: "sandbox.instances" }));
+    let Some(_slot) = sandbox.slots.slot(Some(time.until)).await else {
+        return Err(fault(HookFault::Busy { limit: sandbox.slots.count, setting: "sandbox.instances" }));
     };
     let mut store = store(&sandbox.engine, &sandbox.logs, name.plugin.clone(), settings, limits.clone(), time)
         .map_err(|source| LoadError::Host { what: "setting up a store", source })?;
@@ -66,7 +65,7 @@ pub(crate) async fn call_once<E: Export>(
         Err(failure) => Err(failure),
     };
     outcome.map_err(|CallFailure { fault: kind, cause }| {
-        if let Some(error) = cause.as_ref().and_then(|cause| exceeded_limit(cause, limits)) {
+        if let Some(error) = cause.as_ref().and_then(|cause| exceeded_limit(cause, None, limits)) {
             return error;
         }
         if let Some(cause) = cause {

@@ -53,6 +53,8 @@ pub struct Manifest {
     pub functions: BTreeMap<String, FunctionDecl>,
     /// Areas of its own in permissions that its hooks ask about.
     pub areas: Vec<String>,
+    /// Whether the plugin declares its hooks pure, so that an instance may serve several requests.
+    pub reuses_instances: bool,
 }
 
 /// A resource type of a plugin.
@@ -229,6 +231,8 @@ impl Manifest {
             controllers,
             functions,
             areas: wire.areas,
+            // A value that this host does not know asks for less than a fresh instance, so a fresh one is right.
+            reuses_instances: wire.instances == i32::from(wire::Instances::Reuse),
         })
     }
 

@@ -171,7 +171,7 @@ async fn an_instance_serves_one_call_after_another_until_it_is_worn() {
     assert_eq!(set.count().await, 2);
     assert_eq!(set.call("grow", "a").await.unwrap(), Outcome::Done);
     assert_eq!(set.count().await, 1, "another one when its memory grew");
-    assert!(matches!(set.fault("trap", "a").await.fault, HookFault::Trap(_)));
+    assert!(matches!(set.fault("trap", "a").await.fault, HookFault::Trap { .. }));
     assert_eq!(set.count().await, 1, "another one after a trap");
 }
 

@@ -223,9 +223,10 @@ impl Wait<'_> {
     }
 }
 
-/// Whether another attempt to read may succeed.
+/// Tells whether another attempt to read may succeed. tonic says Cancelled of a call whose connection was closed before the call was sent.
 fn is_passing(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted | Code::Aborted)
+    use Code::{Aborted, Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable};
+    matches!(status.code(), Unavailable | DeadlineExceeded | ResourceExhausted | Aborted | Cancelled)
 }
 
 /// The path of the first configured value that is not as planned.

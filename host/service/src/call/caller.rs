@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use mortise_plugin_host::CallerId;
+use mortise_plugin_host::{CallerClass, CallerId};
 use mortise_resource::{
     Code, Error, Scope,
     authorizer::{AllowAll, Authorizer},
@@ -52,7 +52,7 @@ pub struct Caller {
 }
 
 /// Source of calls. Scarce things are shared fairly between sources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Source(u64);
 
 /// A map by source.
@@ -285,6 +285,12 @@ impl Caller {
             accessor => Source::from_key(accessor),
         };
         CallerId::new(source.number())
+    }
+
+    /// Returns the class of requests that may share an instance of a plugin with the caller's: those of the same
+    /// credentials or, without any, of the same address or user, with the same rights, about the same tenancy.
+    pub(crate) fn class(&self, tenancy: Option<pb::Tenancy>) -> CallerClass {
+        CallerClass::new(self.queue_key().holder.number(), self.authorizer.fingerprint(), tenancy)
     }
 
     /// Sets the caller's source.

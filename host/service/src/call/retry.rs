@@ -72,6 +72,11 @@ impl<'r> Retry<'r> {
         Ok(())
     }
 
+    /// Gives up the turn, for a request that waits for the turns of several resources.
+    pub(crate) fn give_up_turn(&mut self) {
+        self.turn = None;
+    }
+
     /// Waits for the turn after a failed attempt.
     ///
     /// # Errors

@@ -4,9 +4,9 @@ use mortise_resource::{Code, Error, SERVER_STOPPING};
 use mortise_store::StoreError;
 
 /// Returns the error for a fault of the store: the caller's code where the request does not fit the stored state;
-/// `ResourceExhausted` while the disk or a quota is full, where a later retry makes sense; `Unavailable` once the store
-/// takes no writes until it is opened again, and at the end of the server; `Aborted` where the caller has to read
-/// again; `Internal` for faults of the store itself.
+/// `ResourceExhausted` while the disk or a quota is full, where a later retry makes sense; `Unavailable` while the store
+/// is read-only, once it takes no writes until it is opened again, and at the end of the server; `Aborted` where the
+/// caller has to read again; `Internal` for faults of the store itself.
 pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
     use StoreError as E;
     let code = match error {
@@ -20,7 +20,7 @@ pub(crate) fn store_fault(context: &str, error: &StoreError) -> Error {
         E::ScanAborted { .. } | E::WatchLagged { .. } | E::WatchClosed | E::HistoryTrimmed => Code::Aborted,
         E::Full { .. } | E::QuotaExceeded(_) | E::TooManySnapshots { .. } => Code::ResourceExhausted,
         E::SharedFull(_) | E::TooManyChanges { .. } => Code::ResourceExhausted,
-        E::Poisoned(_) | E::Unreachable(_) | E::OutcomeUnknown(_) => Code::Unavailable,
+        E::ReadOnly | E::Poisoned(_) | E::Unreachable(_) | E::OutcomeUnknown(_) => Code::Unavailable,
         // Each variant is listed, so that a new one gets a code of its own.
         E::Corrupt { .. } | E::EncodingError(_) | E::Unreadable { .. } | E::BadRecord { .. } => Code::Internal,
         E::Io { .. } | E::Gone { .. } | E::SnapshotLost(_) => Code::Internal,

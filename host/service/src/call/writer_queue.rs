@@ -6,15 +6,18 @@
 //! So only requests with a version, and those already at their commit, can come before the holder of the turn. Callers
 //! take turns ([`FairPool`]). Dropping a waiting request leaves the queue.
 //!
+//! A deletion that clears references of other resources, and lost against their writers, waits for the turns of all of
+//! them ([`WriterQueues::wait_for_all`]).
+//!
 //! # No deadlocks
 //! A request takes the turn while it holds no instance of a plugin. With the turn it may wait for one, since a hook
-//! writes nothing.
+//! writes nothing. A request with a turn waits for no other turn, except in the order in which all such requests wait.
 //!
 //! # Limits
 //! [`MAX_WAITING`] requests wait for one resource, for [`MAX_WAIT`] each. A queue exists while a request needs it.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -31,7 +34,10 @@ use super::{FairPool, NoShare, QueueKey, Share, Source};
 /// Requests that wait for one resource.
 const MAX_WAITING: usize = 512;
 
-/// Longest wait for the turn of a resource.
+/// Turns of one request.
+const MAX_TURNS: usize = 64;
+
+/// Longest wait for the turn of a resource, and for several turns together.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The queues of all resources with contention. Cheap to clone.
@@ -66,7 +72,7 @@ struct Member {
 
 impl WriterQueues {
     /// Returns the key of a resource. Two resources share a queue with a chance of 1 in 2^64.
-    pub(super) fn key(id: &pb::Id) -> Source {
+    pub(crate) fn key(id: &pb::Id) -> Source {
         let IdRef { group, kind, partition, namespace, name, .. } = IdRef::from(id);
         Source::from_key([group, kind, partition, namespace, name])
     }
@@ -87,8 +93,30 @@ impl WriterQueues {
             Ok(Err(NoShare::QueueFull | NoShare::TooMuch)) => {
                 Err(contention(&format!("{MAX_WAITING} other requests wait to write it")))
             }
-            Err(_) => Err(contention(&format!("the requests before this one took longer than {MAX_WAIT:?}"))),
+            Err(_) => Err(too_slow()),
         }
+    }
+
+    /// Waits for the turns of several resources. The caller has no turn: two such requests wait in the same order, so that
+    /// neither waits for the other. Of more than [`MAX_TURNS`] resources, the rest is left out.
+    ///
+    /// # Errors
+    /// `Aborted`: a queue is full, or the wait took too long.
+    pub(crate) async fn wait_for_all(
+        &self,
+        resources: impl Iterator<Item = Source>,
+        caller: QueueKey,
+    ) -> Result<Vec<WriterTurn>, Error> {
+        // Each once: a second turn of a queue would wait for the first.
+        let resources: BTreeSet<Source> = resources.take(MAX_TURNS).collect();
+        let mut turns = Vec::with_capacity(resources.len());
+        let all = async {
+            for resource in resources {
+                turns.push(self.wait(resource, caller.clone()).await?);
+            }
+            Ok(turns)
+        };
+        timeout(MAX_WAIT, all).await.unwrap_or_else(|_| Err(too_slow()))
     }
 
     /// Whether any resource has a queue.
@@ -119,6 +147,10 @@ impl Drop for Member {
             }
         }
     }
+}
+
+fn too_slow() -> Error {
+    contention(&format!("the requests before this one took longer than {MAX_WAIT:?}"))
 }
 
 /// Error of a request without a version that other writers of the resource kept from its commit.
@@ -160,6 +192,24 @@ mod tests {
         drop(other);
         assert!(!queues.is_contended(&id("a")) && !queues.is_contended(&id("b")));
         assert_eq!((queues.0.count.load(Ordering::SeqCst), queues.0.by_resource.lock().len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn two_requests_for_the_same_turns_in_other_orders_do_not_wait_for_each_other() {
+        let queues = WriterQueues::default();
+        let all = ["a", "b", "c", "a"].map(resource);
+        let first = queues.wait_for_all(all.into_iter(), caller(1)).now_or_never().expect("all are free").unwrap();
+        assert_eq!(first.len(), 3);
+        let mut backwards = Box::pin(queues.wait_for_all(all.into_iter().rev(), caller(2)));
+        let mut forwards = Box::pin(queues.wait_for_all(all.into_iter(), caller(3)));
+        assert!(futures::poll!(backwards.as_mut()).is_pending());
+        assert!(futures::poll!(forwards.as_mut()).is_pending());
+        drop(first);
+        assert!(futures::poll!(forwards.as_mut()).is_pending());
+        let second = backwards.now_or_never().expect("it was first in each queue").unwrap();
+        drop(second);
+        drop(forwards.now_or_never().expect("it was second in each queue").unwrap());
+        assert!(!queues.has_queues());
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 use super::write_mode::WriteMode;
 use crate::{
     call::{
-        Call, Caller, Failure, Method, Retry, request_id,
+        Call, Caller, Failure, Method, Retry, WriterQueues, request_id,
         store_fault::{cas_failure, store_fault},
         with_outcome,
     },
@@ -36,6 +36,8 @@ pub struct Deleted {
 
 /// Attempts of a deletion while the referrers of the resource keep changing.
 const MAX_PLANS: u32 = 16;
+/// Attempts before a deletion waits for the turns of the resources that it changes.
+const PLANS_WITHOUT_TURNS: u32 = 2;
 
 impl ResourceService {
     /// Deletes a resource. A missing resource, or one with another uid, counts as deleted. A version makes the deletion
@@ -102,7 +104,7 @@ impl ResourceService {
             }
             let planned = self.deletions.is_planned(&registry, &stored);
             let outcome = match planned {
-                true => Box::pin(self.delete_planned(caller, &registry, stored)).await,
+                true => Box::pin(self.delete_planned(caller, &registry, stored, &mut retry)).await,
                 false => self.delete_or_mark(caller, &registry, stored).await,
             };
             match outcome {
@@ -127,6 +129,7 @@ impl ResourceService {
         caller: &Caller,
         registry: &Registry,
         stored: pb::Resource,
+        retry: &mut Retry<'_>,
     ) -> Result<Deleted, Failure> {
         let (id, before) = (stored.id.clone().unwrap_or_default(), stored.generation.clone());
         let deleted = |marked, after| Deleted {
@@ -139,11 +142,20 @@ impl ResourceService {
             return Ok(deleted(Some(stored.version), before.clone()));
         }
         let root = EncodedResource::encode(&stored).map_err(|fault| Failure::Final(fault.into()))?;
-        let mut plans = 0;
+        let (mut plans, mut turns) = (0, Vec::new());
         let done = loop {
             let plan = self.deletions.plan(registry, root.clone(), Purpose::Delete).await;
             let plan = plan.map_err(|error| Failure::Final(error.into()))?;
             plans += 1;
+            if plans > PLANS_WITHOUT_TURNS && turns.is_empty() && !plan.unset.is_empty() {
+                // Writers without a pause could otherwise come first each time.
+                let changed = plan.unset.keys().map(|key| WriterQueues::key(&key.id()));
+                let all: Vec<_> = [WriterQueues::key(&id)].into_iter().chain(changed).collect();
+                drop(plan);
+                retry.give_up_turn();
+                turns = self.writers.wait_for_all(all.into_iter(), caller.queue_key()).await.map_err(Failure::Final)?;
+                continue;
+            }
             caller.start_commit().await;
             match self.deletions.carry_out(registry, caller, plan).await {
                 // The resource is unchanged, its referrers are not: plan again.

@@ -52,6 +52,7 @@ impl ResourceService {
         let found = registry.plugin(&plugin);
         let found = found.ok_or_else(|| Error::not_found(format!("no plugin {plugin:?} serves functions")))?;
         let mut call = PluginCall::new(found.clone(), caller.authorizer.clone()).for_caller(caller.number());
+        call.share_within(|| caller.class(None));
         let outcome = match call.function(&name, &arguments).await? {
             Ok(result) => Outcome::Result(result),
             Err(fault) => Outcome::Fault(FunctionFault {

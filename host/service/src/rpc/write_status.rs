@@ -3,6 +3,7 @@
 use mortise_resource::{EncodedResource, Error, Scope, authorizer::Verb, name, pb, pb::condition::State, types, ulid};
 use mortise_store::{Batch, Consistency, Mutation, StoreError};
 
+use super::{freshness::Freshness, write_mode::WriteMode};
 use crate::{
     call::{
         Call, Caller, Failure, Method, Retry,
@@ -15,6 +16,18 @@ use crate::{
     rules::{RequestHooks, admit, region, server_meta},
     service::ResourceService,
 };
+
+/// A checked status, on its way into a resource.
+#[derive(Clone, Copy)]
+struct ReceivedStatus<'w> {
+    caller: &'w Caller,
+    id: &'w pb::Id,
+    version: &'w str,
+    key: &'w str,
+    status: &'w pb::Status,
+    retry: &'w Retry<'w>,
+    freshness: &'w Freshness,
+}
 
 impl ResourceService {
     /// Replaces one status entry. The version changes, the generation does not. Works on resources that are marked for
@@ -52,7 +65,7 @@ impl ResourceService {
         let registry = self.core.types();
         check_required(&request, &registry)?;
         let pb::WriteStatusRequest { id, version, key, status } = request;
-        let (mut id, mut status) = (id.unwrap_or_default(), status.unwrap_or_default());
+        let (mut id, status) = (id.unwrap_or_default(), status.unwrap_or_default());
         if status.updated_at.is_some() {
             return Err(Error::invalid("status.updated_at is automatically set and cannot be provided"));
         }
@@ -68,40 +81,82 @@ impl ResourceService {
         kind.check_deletable()?;
         kind.check_plugin_present()?;
 
-        let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
-        admit::tenancy_units(&self.core, &kind, &shell).await?;
-        let mut stored = self.core.backend.read(Consistency::Consistent, &id).await.map_err(failed_read)?;
+        let mode = WriteMode::new(Verb::Write);
+        let mut freshness = Freshness::begin(&self.core, &kind, mode).await.map_err(failed_read)?;
         let mut hooks = RequestHooks::new(kind, caller);
-        hooks.upgrade(&mut stored).await?;
-        hooks.authorize_write(Verb::Write, &stored, "failed operator:write allowed acl").await?;
-        hooks.release();
-
         let mut retry = Retry::new(&self.writers, caller, &id, &version);
+        let mut is_authorized = false;
         loop {
-            retry.queue().await?;
-            // Not older than the read above, and the commit compares it.
-            let mut stored = self.core.backend.read(Consistency::Eventual, &id).await.map_err(failed_read)?;
-            if !version.is_empty() && version != stored.version {
-                return Err(cas_failure());
-            }
-            region::check_owner(&self.core, &stored)?;
-            hooks.upgrade(&mut stored).await?;
+            let write = ReceivedStatus {
+                caller,
+                id: &id,
+                version: &version,
+                key: &key,
+                status: &status,
+                retry: &retry,
+                freshness: &freshness,
+            };
+            let outcome = self.status_attempt(write, &mut hooks, &mut is_authorized).await;
+            // The next step waits for others.
             hooks.release();
-            status.updated_at = Some(ids::timestamp());
-            stored.status.insert(key.clone(), status.clone());
-            server_meta::set_touched(&mut stored);
-            renew_records(&self.core, &mut stored);
-            caller.start_commit().await;
-            let batch = Batch::single(Mutation::Put(Box::new(stored))).limited().held(caller.held.clone());
-            match self.core.backend.commit(batch).await.map(|stored| stored.into_iter().flatten().next()) {
-                Ok(Some(resource)) => return Ok(resource),
-                Ok(None) => return Err(store_fault("failed to write resource", &StoreError::Closed)),
-                // Another incarnation came between read and commit; the next read finds it.
-                Err(StoreError::CasFailure { .. } | StoreError::WrongUid) => {
-                    retry.after(Failure::Conflict(cas_failure())).await?
-                }
-                Err(e @ StoreError::TooLarge { .. }) => return Err(Error::invalid(e.to_string())),
-                Err(e) => return Err(store_fault("failed to write resource", &e)),
+            let failure = if let Err(Failure::Final(e)) = &outcome { Some(e.code) } else { None };
+            if freshness.is_in_doubt(failure) {
+                freshness.renew(&self.core).await.map_err(failed_read)?;
+                is_authorized = false;
+                continue;
+            }
+            match outcome {
+                Ok(resource) => return Ok(resource),
+                Err(failure) => retry.after(failure).await?,
+            }
+        }
+    }
+
+    /// Puts the status into the stored resource. `is_authorized` is true once an attempt was: the content on which
+    /// authorization depends may change until the commit anyway.
+    async fn status_attempt(
+        &self,
+        write: ReceivedStatus<'_>,
+        hooks: &mut RequestHooks,
+        is_authorized: &mut bool,
+    ) -> Result<EncodedResource, Failure> {
+        let ReceivedStatus { caller, id, version, key, status, freshness, .. } = write;
+        if !*is_authorized {
+            let shell = pb::Resource { id: Some(id.clone()), ..pb::Resource::default() };
+            admit::tenancy_units(&self.core, &hooks.kind, &shell).await?;
+        }
+        let mut stored = self.core.backend.read(Consistency::Eventual, id).await.map_err(failed_read)?;
+        hooks.upgrade(&mut stored).await?;
+        if !*is_authorized {
+            hooks.authorize_write(Verb::Write, &stored, "failed operator:write allowed acl").await?;
+            *is_authorized = true;
+        }
+        hooks.release();
+        if write.retry.must_queue() {
+            return Err(Failure::Conflict(cas_failure()));
+        }
+        if !version.is_empty() && version != stored.version {
+            return Err(Failure::Conflict(cas_failure()));
+        }
+        region::check_owner(&self.core, &stored)?;
+        let status = pb::Status { updated_at: Some(ids::timestamp()), ..status.clone() };
+        stored.status.insert(key.to_owned(), status);
+        server_meta::set_touched(&mut stored);
+        renew_records(&self.core, &mut stored);
+        freshness.note_commit();
+        caller.start_commit().await;
+        let batch = Batch::single(Mutation::Put(Box::new(stored))).limited().held(caller.held.clone());
+        match self.core.backend.commit(batch).await.map(|stored| stored.into_iter().flatten().next()) {
+            Ok(Some(resource)) => Ok(resource),
+            Ok(None) => Err(store_fault("failed to write resource", &StoreError::Closed).into()),
+            Err(e) => {
+                freshness.note_refusal(&e);
+                Err(match e {
+                    // Another incarnation came between read and commit; the next read finds it.
+                    StoreError::CasFailure { .. } | StoreError::WrongUid => Failure::Conflict(cas_failure()),
+                    StoreError::TooLarge { .. } => Error::invalid(e.to_string()).into(),
+                    e => store_fault("failed to write resource", &e).into(),
+                })
             }
         }
     }

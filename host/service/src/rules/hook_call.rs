@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use mortise_plugin_host::Call;
+use mortise_resource::pb;
 
 use crate::{
     call::{Caller, RuledCaller},
@@ -32,6 +33,23 @@ impl HookCall {
         });
         begun.ruled.set(allows);
         Some(&mut begun.call)
+    }
+
+    /// Returns the call as [`HookCall::begun`] does, for a hook about `resource` that may share an instance with other
+    /// requests of the caller in the same tenancy.
+    pub(super) fn begun_about(
+        &mut self,
+        kind: &ResourceType,
+        caller: &Caller,
+        allows: bool,
+        resource: &pb::Resource,
+    ) -> Option<&mut Call> {
+        let call = self.begun(kind, caller, allows)?;
+        call.share_within(|| {
+            let tenancy = resource.id.as_ref().and_then(|id| id.tenancy.clone());
+            caller.class(Some(tenancy.unwrap_or_default()))
+        });
+        Some(call)
     }
 
     /// Returns the call, if a hook was called.

@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
-use super::{builtin_types, hook_call::HookCall, server_meta};
+use super::{accept::accept, builtin_types, hook_call::HookCall};
 use crate::{
     call::{Caller, RuledCaller},
     registry::{Owner, ResourceType},
 };
-use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission};
+use mortise_plugin_host::{Call, Decision, HookError, MutateReply, NewResourceReply, Permission, Plugin};
 use mortise_resource::{
-    Code, Diagnostic, EncodedResource, Error, FieldFault, FieldPath, IdRef, PathStep, Severity,
+    Code, Diagnostic, EncodedResource, Error, FieldPath, IdRef, PathStep, Severity,
     authorizer::{Authorizer as _, Effect, Names, Verb, denial_text},
-    meta, pb,
+    pb,
     types::Gvk,
 };
 use prost::Message as _;
@@ -65,6 +65,19 @@ impl RequestHooks {
         self.call.begun(&self.kind, &self.caller, self.allows)
     }
 
+    /// Returns the call for a hook about a resource, if the type has the hook.
+    fn call_about(&mut self, has_hook: bool, resource: &pb::Resource) -> Option<&mut Call> {
+        if has_hook { self.call.begun_about(&self.kind, &self.caller, self.allows, resource) } else { None }
+    }
+
+    /// Blames the plugin for an answer that breaks the contract.
+    fn blame(&mut self, plugin: &Plugin, hook: &'static str, what: String) -> HookError {
+        if let Some(call) = self.call.if_begun() {
+            call.spoil();
+        }
+        plugin.blame_answer(hook, self.caller.number(), what)
+    }
+
     fn call_if(&mut self, has_hook: bool) -> Option<&mut Call> {
         if has_hook { self.call() } else { None }
     }
@@ -75,7 +88,7 @@ impl RequestHooks {
             builtin_types::mutate(&self.kind, resource);
             return Ok(());
         }
-        let Some(call) = self.call_if(self.kind.hooks.mutate) else { return Ok(()) };
+        let Some(call) = self.call_about(self.kind.hooks.mutate, resource) else { return Ok(()) };
         const CONTEXT: &str = "failed mutate hook";
         let answer = match call.mutate(resource.encode_to_vec()).await {
             Ok(answer) => answer,
@@ -83,17 +96,20 @@ impl RequestHooks {
         };
         match answer {
             MutateReply::Unchanged => Ok(()),
-            MutateReply::Changed(bytes) => match (accept(&self.kind, resource, &bytes), &self.kind.owner) {
-                (Ok(accepted), _) => {
-                    *resource = accepted;
-                    Ok(())
+            MutateReply::Changed(bytes) => {
+                let kind = self.kind.clone();
+                match (accept(&kind, resource, &bytes), &kind.owner) {
+                    (Ok(accepted), _) => {
+                        *resource = accepted;
+                        Ok(())
+                    }
+                    (Err(what), Owner::Plugin(plugin)) => {
+                        let error = self.blame(plugin, "mutate", what.to_string());
+                        self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
+                    }
+                    (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
                 }
-                (Err(what), Owner::Plugin(plugin)) => {
-                    let error = plugin.blame_answer("mutate", self.caller.number(), what.to_string());
-                    self.without_mutate(error).map_err(|e| Error::from(e).context(CONTEXT))
-                }
-                (Err(what), Owner::Host | Owner::Missing(_)) => Err(Error::internal(format!("{CONTEXT}: {what}"))),
-            },
+            }
             MutateReply::Refused(diagnostics) => Err(refusal(diagnostics).context(CONTEXT)),
         }
     }
@@ -123,7 +139,7 @@ impl RequestHooks {
             return builtin_types::validate(&self.kind, resource).map(|()| Vec::new());
         }
         let skipped = self.skipped.clone();
-        let Some(call) = self.call_if(self.kind.hooks.validate) else {
+        let Some(call) = self.call_about(self.kind.hooks.validate, resource) else {
             return Ok(skipped.into_iter().collect());
         };
         let prior = prior.map(prost::Message::encode_to_vec);
@@ -144,17 +160,16 @@ impl RequestHooks {
         prior: Option<&pb::Resource>,
         kept: Option<Vec<u8>>,
     ) -> Result<PlanPrediction, Error> {
-        let Some(call) = self.call_if(self.kind.hooks.plan) else { return Ok(PlanPrediction::default()) };
+        let Some(call) = self.call_about(self.kind.hooks.plan, resource) else { return Ok(PlanPrediction::default()) };
         const CONTEXT: &str = "failed plan hook";
         let reply = call.plan(resource.encode_to_vec(), prior.map(prost::Message::encode_to_vec), kept).await;
         let reply = reply.map_err(|e| Error::from(e).context(CONTEXT))?;
         if reply.diagnostics.iter().any(|d| d.severity() != Severity::Warning) {
             return Err(refusal(reply.diagnostics));
         }
-        let unusable = |what: String| match &self.kind.owner {
-            Owner::Plugin(plugin) => {
-                Error::from(plugin.blame_answer("plan", self.caller.number(), what)).context(CONTEXT)
-            }
+        let kind = self.kind.clone();
+        let mut unusable = |what: String| match &kind.owner {
+            Owner::Plugin(plugin) => Error::from(self.blame(plugin, "plan", what)).context(CONTEXT),
             Owner::Host | Owner::Missing(_) => Error::internal(format!("{CONTEXT}: {what}")),
         };
         let root =
@@ -163,7 +178,7 @@ impl RequestHooks {
             let path: String = path.to_string().chars().take(200).collect();
             return Err(unusable(format!("it names {path:?} to be replaced; paths begin with data or metadata")));
         }
-        let predicted = reply.predicted.map(|bytes| accept(&self.kind, resource, &bytes)).transpose();
+        let predicted = reply.predicted.map(|bytes| accept(&kind, resource, &bytes)).transpose();
         let predicted = predicted.map_err(|what| unusable(format!("its prediction: {what}")))?;
         let predicted = predicted.filter(|predicted| predicted != resource);
         Ok(PlanPrediction { predicted, replace: reply.replace, warnings: reply.diagnostics })
@@ -349,61 +364,6 @@ pub(crate) fn may_read_all(kind: &ResourceType, caller: &Caller) -> bool {
         Some(permission) => permission.is_held_on_all(caller, Verb::Read, of),
         None => caller.allows_every(Verb::Read, of, "operator:read", Names::One("")),
     }
-}
-
-/// The reason why the result of `mutate` cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum UnusableResult {
-    #[error("not a hashicorp.consul.resource.Resource: {0}")]
-    NoResource(#[source] prost::DecodeError),
-    #[error("it changed {0}; mutate may change data, metadata and meta.lifecycle.block_deletion only")]
-    Changed(&'static str),
-    #[error("it changed the type of data to {0:?}")]
-    WrongType(String),
-    #[error("its data is not a {message}: {fault}")]
-    BadData {
-        message: String,
-        #[source]
-        fault: FieldFault,
-    },
-}
-
-/// Decodes the result of `mutate`, and checks that it changed data, metadata and `meta.lifecycle.block_deletion` only.
-fn accept(kind: &ResourceType, before: &pb::Resource, bytes: &[u8]) -> Result<pb::Resource, UnusableResult> {
-    let mut after = pb::Resource::decode(bytes).map_err(UnusableResult::NoResource)?;
-    // A guest may not know these fields, and lose them.
-    after.schema_version = before.schema_version;
-    let blocks = after.meta.take().and_then(|meta| meta.lifecycle).map(|lifecycle| lifecycle.block_deletion);
-    after.meta.clone_from(&before.meta);
-    if let Some(blocks) = blocks {
-        server_meta::set_block(&mut after, blocks);
-    }
-    for (field, same) in [
-        ("id", after.id == before.id),
-        ("owner", after.owner == before.owner),
-        ("version", after.version == before.version),
-        ("generation", after.generation == before.generation),
-        ("status", after.status == before.status),
-        (
-            "metadata.deletionTimestamp",
-            after.metadata.get(meta::DELETION_TIMESTAMP) == before.metadata.get(meta::DELETION_TIMESTAMP),
-        ),
-    ] {
-        if !same {
-            return Err(UnusableResult::Changed(field));
-        }
-    }
-    if let Some(data) = &after.data {
-        let schema = &kind.schema;
-        if !schema.accepts_url(&data.type_url) {
-            return Err(UnusableResult::WrongType(data.type_url.clone()));
-        }
-        schema.check(&data.value).map_err(|fault| {
-            let message = schema.message().full_name().to_owned();
-            UnusableResult::BadData { message, fault }
-        })?;
-    }
-    Ok(after)
 }
 
 /// Requires a final decision.

@@ -9,6 +9,7 @@
 //! # Cost
 //! One instance of the plugin for the hooks of a request, and at most one read for each unit of the place.
 
+mod accept;
 pub(crate) mod access_rules;
 pub(crate) mod admit;
 pub(crate) mod builtin_types;

@@ -22,7 +22,8 @@ use mortise_store::{
 use tokio::time::Instant;
 
 use super::{
-    Committer, Outcome, Pending, is_held,
+    Committer, Pending,
+    lane::{End, Lane},
     limits::{MAX_OPERATIONS, MAX_TRANSACTION},
     proposal::{OWN_OPERATIONS, Proposal, results},
 };
@@ -38,7 +39,7 @@ const MAX_ATTEMPTS: usize = 100;
 const PART_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// End of an attempt.
-enum End {
+enum Attempt {
     Done(DraftedBatch, HashMap<u32, u64>),
     Again,
     Failed(StoreError),
@@ -46,7 +47,7 @@ enum End {
 
 impl Committer {
     /// Stores a large batch, and answers it.
-    pub(super) async fn large(&mut self, mut pending: Pending) {
+    pub(super) async fn large(&mut self, lane: &mut Lane, mut pending: Pending) {
         if !pending.begin() {
             return;
         }
@@ -56,8 +57,8 @@ impl Committer {
             if let Some(why) = self.usurped {
                 return pending.fail(StoreError::Poisoned(why.to_owned()));
             }
-            match self.attempt(&pending.batch, pending.fence.as_ref()).await {
-                End::Done(batch, sequences) => {
+            match self.attempt(lane, &pending.batch, pending.fence.as_ref()).await {
+                Attempt::Done(batch, sequences) => {
                     let found = results(batch, |place| sequences.get(&place).copied().unwrap_or_default());
                     let mut answers = vec![None; order.len()];
                     for (result, at) in found.into_iter().zip(order) {
@@ -67,40 +68,41 @@ impl Committer {
                     }
                     return pending.answer(answers);
                 }
-                End::Failed(StoreError::NotHeld(_)) => return pending.fail_as_lost(),
-                End::Failed(error) => return pending.fail(in_order(error, &order)),
-                End::Again => {}
+                Attempt::Failed(StoreError::NotHeld(_)) => return pending.fail_as_lost(),
+                Attempt::Failed(error) => return pending.fail(in_order(error, &order)),
+                Attempt::Again => {}
             }
         }
         pending.fail(StoreError::ReferrersChanged);
     }
 
-    async fn attempt(&mut self, batch: &Batch, fence: Option<&Fence>) -> End {
+    async fn attempt(&mut self, lane: &mut Lane, batch: &Batch, fence: Option<&Fence>) -> Attempt {
         if let Err(error) = self.barrier.pass().await {
-            return End::Failed(error);
+            return Attempt::Failed(error);
         }
         let known = *self.applied.borrow();
         let limits = DraftLimits { base: self.keys.versions.last(known), operations: usize::MAX, bytes: usize::MAX };
         let mut draft = match self.store.draft(vec![batch.clone()], limits, DraftedGrowth::default()).await {
             Ok(draft) => draft,
-            Err(error) => return End::Failed(error),
+            Err(error) => return Attempt::Failed(error),
         };
         let drafted = match draft.results.pop() {
             Some(Ok(drafted)) => drafted,
-            Some(Err(error)) => return End::Failed(error),
-            None => return End::Failed(StoreError::Closed),
+            Some(Err(error)) => return Attempt::Failed(error),
+            None => return Attempt::Failed(StoreError::Closed),
         };
         let mut sequences = HashMap::new();
-        match self.parts(draft, (known, fence), &mut sequences).await {
-            Ok(true) => End::Done(drafted, sequences),
-            Ok(false) => End::Again,
-            Err(error) => End::Failed(error),
+        match self.parts(lane, draft, (known, fence), &mut sequences).await {
+            Ok(true) => Attempt::Done(drafted, sequences),
+            Ok(false) => Attempt::Again,
+            Err(error) => Attempt::Failed(error),
         }
     }
 
     /// Proposes the parts. Returns whether all are stored; none is if not.
     async fn parts(
         &mut self,
+        lane: &mut Lane,
         Draft { changes, reads, referrers, .. }: Draft,
         (known, fence): (i64, Option<&Fence>),
         sequences: &mut HashMap<u32, u64>,
@@ -120,7 +122,7 @@ impl Committer {
                 part.iter().any(is_target)
             };
             let targets: Vec<_> = referrers.iter().filter(deleted).cloned().collect();
-            match self.part(&part, (&reads, &targets), (known, fence)).await? {
+            match self.part(lane, &part, (&reads, &targets), (known, fence)).await? {
                 Some(revision) => {
                     let versions = self.keys.versions;
                     sequences
@@ -136,35 +138,32 @@ impl Committer {
     /// Proposes a part. Returns its revision, once the copy has it; `None` if it was refused.
     async fn part(
         &mut self,
+        lane: &mut Lane,
         part: &[DraftedChange],
         (reads, referrers): (&[DraftedRead], &[ExpectedId]),
         (known, fence): (i64, Option<&Fence>),
     ) -> Result<Option<i64>, StoreError> {
         let number = ulid::Ulid::generate().to_string();
-        let (server, own_revision) = (self.server.as_str(), self.own_revision);
         let fences = fence.cloned().map_or_else(Vec::new, |fence| vec![fence]);
-        let (keys, rewritten) = (&self.keys, &self.rewritten);
-        let proposal = Proposal { keys, server, own_revision, known, rewritten, fences: &fences };
+        let (keys, server, rewritten) = (&self.keys, self.server.as_str(), &self.rewritten);
+        let proposal = Proposal { keys, server, own: lane.key(), known, rewritten, fences: &fences };
         let transaction = proposal.transaction(part, reads, referrers, &number);
         let operations = transaction.operations();
         if operations > MAX_TRANSACTION {
             let limit = MAX_OPERATIONS - OWN_OPERATIONS;
             return Err(StoreError::TooManyChanges { operations, limit });
         }
-        let revision = match self.propose(transaction).await {
-            Outcome::Accepted(revision) => revision,
-            Outcome::Refused(answer) => {
-                self.learn(&answer, reads).await;
-                return match is_held(fence, &answer) {
+        let revision = match lane.propose(transaction, &number, reads).await {
+            End::Stored(revision) => revision,
+            End::Refused(refusal) => {
+                self.note(&refusal);
+                return match refusal.is_held(fence) {
                     true => Ok(None),
                     false => Err(StoreError::NotHeld(String::new())),
                 };
             }
-            Outcome::Failed(error) => return Err(error),
-            Outcome::Lost(_) => match self.found_out(&number).await {
-                Some(revision) => revision,
-                None => return Ok(None),
-            },
+            End::Failed(error) => return Err(error),
+            End::NotStored => return Ok(None),
         };
         reached(&self.applied, revision, Instant::now() + PART_TIMEOUT).await?;
         Ok(Some(revision))

@@ -1,8 +1,11 @@
 //! Batches that wait for their transactions.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    hash::RandomState,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 use mortise_resource::EncodedResource;
@@ -12,7 +15,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::limits::{COMMIT_TIMEOUT, MAX_WAITING, is_large};
+use super::{
+    claims::Targets,
+    limits::{COMMIT_TIMEOUT, MAX_WAITING, is_large},
+};
 use crate::placement::Fence;
 
 /// Stored resources after a batch, for each mutation.
@@ -37,6 +43,8 @@ pub(crate) struct Pending {
     pub(crate) is_large: bool,
     /// Condition of work that one server does at a time.
     pub(crate) fence: Option<Fence>,
+    /// Resources that the batch changes, and those that it depends on.
+    pub(super) targets: Arc<Targets>,
     progress: Arc<AtomicU8>,
     reply: oneshot::Sender<Result<Answers, StoreError>>,
     _place: OwnedSemaphorePermit,
@@ -83,13 +91,14 @@ impl Pending {
 pub(crate) struct Commits {
     entrance: mpsc::UnboundedSender<Pending>,
     places: Arc<Semaphore>,
+    hasher: RandomState,
 }
 
 impl Commits {
     /// Makes an entrance, and the other end.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Pending>) {
         let (entrance, waiting) = mpsc::unbounded_channel();
-        (Self { entrance, places: Arc::new(Semaphore::new(MAX_WAITING)) }, waiting)
+        (Self { entrance, places: Arc::new(Semaphore::new(MAX_WAITING)), hasher: RandomState::new() }, waiting)
     }
 
     /// Returns an entrance that does not keep the task alive.
@@ -114,8 +123,8 @@ impl Commits {
         let place = place.map_err(|_| StoreError::Unreachable(late()))?.map_err(|_| StoreError::Closed)?;
         let progress = Arc::new(AtomicU8::new(Progress::Waits as u8));
         let (reply, answer) = oneshot::channel();
-        let pending =
-            Pending { is_large: is_large(&batch), batch, fence, progress: progress.clone(), reply, _place: place };
+        let (is_large, targets) = (is_large(&batch), Arc::new(Targets::of(&batch, &self.hasher)));
+        let pending = Pending { batch, is_large, fence, targets, progress: progress.clone(), reply, _place: place };
         self.entrance.send(pending).map_err(|_| StoreError::Closed)?;
         match timeout_at(deadline, answer).await {
             Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)),

@@ -18,14 +18,15 @@ use crate::{
     record::{HeadRecord, ResourceRecord, unversioned},
 };
 
-/// Operations of a transaction besides those of its batches: the head and the server's own key.
+/// Operations of a transaction besides those of its batches: the head and the lane's own key.
 pub(super) const OWN_OPERATIONS: usize = 2;
 
 /// What a transaction needs to know of its server.
 pub(super) struct Proposal<'p> {
     pub(super) keys: &'p Keys,
     pub(super) server: &'p str,
-    pub(super) own_revision: i64,
+    /// Key of the lane, and its revision.
+    pub(super) own: (&'p [u8], i64),
     /// Revision of the copy before the draft.
     pub(super) known: i64,
     /// Resources whose newest revision is that of a rewrite: their sequence, and this revision.
@@ -35,7 +36,7 @@ pub(super) struct Proposal<'p> {
 }
 
 impl Proposal<'_> {
-    /// Makes the transaction of a draft. `number` is written into the server's own key.
+    /// Makes the transaction of a draft. `number` is written into the lane's key.
     pub(super) fn transaction(
         &self,
         changes: &[DraftedChange],
@@ -44,8 +45,8 @@ impl Proposal<'_> {
         number: &str,
     ) -> Transaction {
         let mut transaction = Transaction::default();
-        let own = self.keys.server(self.server);
-        transaction.expect_revision(own.clone(), self.own_revision);
+        let (own, own_revision) = self.own;
+        transaction.expect_revision(own.to_vec(), own_revision);
         for Fence { key, made_at } in self.fences {
             if planted::happens(planted::Fault::NoFencing) {
                 continue;
@@ -94,9 +95,9 @@ impl Proposal<'_> {
             transaction.put(key, Vec::new());
         }
         transaction.put(self.keys.head(), head.encode_to_vec());
-        transaction.put(own.clone(), number.as_bytes().to_vec());
+        transaction.put(own.to_vec(), number.as_bytes().to_vec());
         transaction.tell_if_refused(self.keys.head(), true);
-        transaction.tell_if_refused(own, true);
+        transaction.tell_if_refused(own.to_vec(), true);
         transaction
     }
 }

@@ -20,6 +20,7 @@ fn several_documents_come_in_every_usual_shape() {
         format!("[{a},{b}]"),
         format!("{{\"resources\": [{a},\n{b}]}}"),
         format!("[{a}] {{\"resources\":[{b}]}}"),
+        format!("{{\"resource\": {a}}} {{\"resource\":\n{b}}}"),
     ] {
         assert_eq!(names(&text), ["a", "b"], "{text}");
     }
@@ -27,6 +28,24 @@ fn several_documents_come_in_every_usual_shape() {
     assert!(names(" \n").is_empty());
     assert!(names(r#"{"resources":[]}"#).is_empty());
     assert!(names(r#"{"resources":null}"#).is_empty());
+}
+
+/// Consul's requests name the peer of a resource.
+#[test]
+fn the_local_peer_is_passed_over_and_no_other_one() {
+    let text = |key: &str, peer: &str| {
+        format!(
+            "{{\"resource\":{{\"id\":{{\"type\":{{\"group\":\"demo\",\"groupVersion\":\"v1\",\"kind\":\"Concept\"}},\"name\":\"x\",\n\
+             \"tenancy\":{{\"partition\":\"a\",\"{key}\":\"{peer}\"}}}}}}}}"
+        )
+    };
+    for (key, peer) in [("peerName", "local"), ("peer_name", "local"), ("peer_name", "")] {
+        let id = resource(&text(key, peer), Json).id.unwrap();
+        assert_eq!(id.tenancy.unwrap().partition, "a", "{key} {peer}");
+    }
+    let fault = "f:2:40: id.tenancy.peer_name: \"there\" is another cluster, and there are no peers here; leave it out, or \
+                 write \"local\"";
+    assert_eq!(faults(&text("peer_name", "there"), Json), fault);
 }
 
 #[test]

@@ -226,3 +226,44 @@ async fn a_connection_leaves_behind_the_ends_of_its_answers() {
         }
     }
 }
+
+/// A client of a connection that the server shuts down, and the end of the server's side.
+async fn shut_down() -> (TcpStream, tokio::task::JoinHandle<io::Result<()>>) {
+    let (addr, mut connections, _stop) = open(8, LONG).await;
+    let mut client = TcpStream::connect(addr).await.unwrap();
+    client.write_all(START).await.unwrap();
+    let mut server = connections.next().await.unwrap().unwrap();
+    server.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+    let ended = tokio::spawn(async move {
+        server.write_all(b"the last answer").await?;
+        server.shutdown().await
+    });
+    (client, ended)
+}
+
+/// Bytes that cross the server's end do not reset the connection: the client still has its last answer.
+#[tokio::test]
+async fn a_client_that_still_sends_reads_the_last_answer() {
+    let (mut client, ended) = shut_down().await;
+    // More than one write: the first one to a closed socket succeeds, and is answered by the reset.
+    for _ in 0..3 {
+        client.readable().await.unwrap();
+        client.write_all(b"WINDOW_UPDATE").await.unwrap();
+    }
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "the last answer");
+    client.write_all(b"an acknowledgement").await.unwrap();
+    client.write_all(b"and another one").await.unwrap();
+    assert!(!ended.is_finished(), "it waits for the client's end");
+    drop(client);
+    timeout(LONG, ended).await.expect("it ends with the client").unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_sends_on_holds_no_connection() {
+    let (mut chatty, ended) = shut_down().await;
+    let flood = tokio::spawn(async move { while chatty.write_all(&[0; 64 << 10]).await.is_ok() {} });
+    timeout(LONG, ended).await.expect("it ends although the client sends on").unwrap().unwrap();
+    timeout(LONG, flood).await.expect("the client's writes fail").unwrap();
+}

@@ -1,6 +1,6 @@
 //! `mortise function …`: lists and calls functions of plugins.
 
-mod value;
+pub mod value;
 
 use clap::{Args, Subcommand};
 use mortise_resource::{

@@ -6,7 +6,10 @@ use mortise_resource::manifest::{FunctionEntries, FunctionValue, FunctionValues,
 use serde_json::{Error, value::RawValue};
 
 /// Parses JSON, nested at most as deep as `serde_json` allows: 128 levels.
-pub(super) fn read(json: &str) -> Result<FunctionValue, Error> {
+///
+/// # Errors
+/// The text is not JSON.
+pub fn read(json: &str) -> Result<FunctionValue, Error> {
     of(serde_json::from_str(json)?)
 }
 
@@ -31,7 +34,8 @@ fn of(json: &RawValue) -> Result<FunctionValue, Error> {
 }
 
 /// Renders JSON on one line.
-pub(super) fn write(value: &FunctionValue) -> String {
+#[must_use]
+pub fn write(value: &FunctionValue) -> String {
     // Serializing a text cannot fail.
     let text = |text: &str| serde_json::to_string(text).unwrap_or_default();
     match &value.value {

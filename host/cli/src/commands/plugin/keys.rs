@@ -101,8 +101,8 @@ impl Keygen {
             return Err(CliError::usage("the password is empty").remedy("--without-password makes a key without one"));
         }
         let pair = KeyPair::generate(password).map_err(|e| CliError::failed("cannot make the keys").caused_by(e))?;
-        write_new(&secret_path, &pair.secret, 0o600, false)?;
-        write_new(&public_path, &pair.public, 0o644, false)?;
+        write_new(&secret_path, pair.secret.as_bytes(), 0o600, false)?;
+        write_new(&public_path, pair.public.as_bytes(), 0o644, false)?;
         let line = pair.public.lines().nth(1).unwrap_or_default();
         let id = PublicKey::parse(line).map(|key| key.id().to_owned()).unwrap_or_default();
         ui::print(format!(
@@ -115,10 +115,10 @@ impl Keygen {
 }
 
 /// Writes a whole file; replaces an existing one only if `replace` is set.
-pub(super) fn write_new(path: &Path, text: &str, mode: u32, replace: bool) -> Result<(), CliError> {
+pub(super) fn write_new(path: &Path, content: &[u8], mode: u32, replace: bool) -> Result<(), CliError> {
     let write = || {
         let mut file = AtomicFile::new_beside(path)?;
-        file.write_all(text.as_bytes()).map_err(FsError::with_path(path, "write"))?;
+        file.write_all(content).map_err(FsError::with_path(path, "write"))?;
         file.file()
             .set_permissions(std::fs::Permissions::from_mode(mode))
             .map_err(FsError::with_path(path, "write"))?;

@@ -1,10 +1,7 @@
 //! `mortise plugin list`.
 
 use clap::Args;
-use mortise_resource::{
-    pb,
-    types::{self, gvk},
-};
+use mortise_resource::types::gvk;
 
 use super::summary::{PluginSummary, short};
 use crate::{
@@ -25,19 +22,13 @@ pub struct List {
 impl List {
     pub(super) async fn run(self) -> Result<Exit, CliError> {
         let session = self.connect.session().await?;
-        let request = pb::ListRequest {
-            r#type: Some(types::plugin().to_pb()),
-            tenancy: Some(pb::Tenancy::default()),
-            name_prefix: String::new(),
-        };
-        let resources = session.call("plugins", session.resources().list(request)).await?.resources;
-        if resources.is_empty() {
+        let plugins = PluginSummary::all(&session).await?;
+        if plugins.is_empty() {
             ui::line("the server has no plugins")?;
             return Ok(Exit::Done);
         }
         let mut table = Table::new(["name", "version", "stage", "health", "digest", "source", "types", "message"]);
-        for resource in &resources {
-            let seen = PluginSummary::from(resource);
+        for seen in &plugins {
             let types: Vec<_> = seen.plugin.types.iter().filter_map(|t| t.r#type.as_ref()).map(gvk).collect();
             table.row(vec![
                 seen.name.as_str().into(),

@@ -50,13 +50,14 @@ impl Logs {
         let ui = self.connect.ui();
         // No timeout: the next line may never come.
         while let Some(line) = lines.message().await.map_err(|status| CliError::rpc(&thing, &status))? {
-            ui::line(render(&line, &ui))?;
+            ui::line(log_line(&line, &ui))?;
         }
         Ok(Exit::Done)
     }
 }
 
-fn render(line: &LogLine, ui: &Ui) -> String {
+/// Renders a line of a plugin's log.
+pub(crate) fn log_line(line: &LogLine, ui: &Ui) -> String {
     let (style, level) = match line.level {
         1 => (Style::Bad, "ERROR"),
         2 => (Style::Warn, "WARN"),

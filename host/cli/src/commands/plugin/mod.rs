@@ -1,4 +1,4 @@
-//! `mortise plugin …`: commands of operators for the plugins of a running server.
+//! `mortise plugin …`: commands of operators for the plugins of a running server, and for registries of plugins.
 
 mod commands;
 mod inspect;
@@ -6,6 +6,7 @@ mod install;
 mod keys;
 mod list;
 mod logs;
+mod registry;
 pub(crate) mod rollout;
 mod sign;
 mod summary;
@@ -14,6 +15,7 @@ mod verify;
 use clap::Subcommand;
 
 pub use self::inspect::Inspect;
+pub(crate) use self::{logs::log_line, summary::PluginSummary};
 use crate::{CommandFuture, commands::after};
 
 /// Commands for the plugins of a server.
@@ -52,6 +54,24 @@ pub enum PluginCommand {
     /// Shows the log of a plugin
     #[command(after_help = after(logs::EXAMPLES))]
     Logs(logs::Logs),
+    /// Puts a component, and its signature, into a registry
+    #[command(after_help = after(registry::PUSH))]
+    Push(registry::Push),
+    /// Writes a component from a registry into a file, with its signature beside it
+    #[command(after_help = after(registry::PULL))]
+    Pull(registry::Pull),
+    /// Lists the plugins and the versions in a registry
+    #[command(after_help = after(registry::SEARCH))]
+    Search(registry::Search),
+    /// Compares the versions that a server has with those in registries
+    #[command(after_help = after(registry::OUTDATED))]
+    Outdated(registry::Outdated),
+    /// Puts plugins of registries, with their signatures, into one file for a network without a way out
+    #[command(after_help = after(registry::EXPORT))]
+    Export(registry::Export),
+    /// Takes the plugins of such a file into a registry or a folder
+    #[command(after_help = after(registry::IMPORT))]
+    Import(registry::Import),
 }
 
 /// Runs a command.
@@ -72,6 +92,12 @@ pub fn run(command: PluginCommand) -> CommandFuture {
             PluginCommand::Sign(sign) => sign.run(),
             PluginCommand::Verify(verify) => verify.run(),
             PluginCommand::Logs(logs) => logs.run().await,
+            PluginCommand::Push(push) => push.run().await,
+            PluginCommand::Pull(pull) => pull.run().await,
+            PluginCommand::Search(search) => search.run().await,
+            PluginCommand::Outdated(outdated) => outdated.run().await,
+            PluginCommand::Export(export) => export.run().await,
+            PluginCommand::Import(import) => import.run().await,
         }
     })
 }

@@ -41,7 +41,7 @@ impl Sign {
         let key = SecretKey::read(&self.key, || self.password.read())?;
         let name = self.file.file_name().unwrap_or_default().to_string_lossy();
         let signature = sign(&content, &name, &key, self.comment.as_deref())?;
-        write_new(&path, &signature, 0o644, self.force)?;
+        write_new(&path, signature.as_bytes(), 0o644, self.force)?;
         ui::line(path.display().to_string())?;
         Ok(Exit::Done)
     }

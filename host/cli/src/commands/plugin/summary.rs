@@ -1,11 +1,13 @@
 //! Summaries of plugins.
 
-use mortise_resource::{data, pb};
+use mortise_resource::{data, pb, types};
 use prost::Message as _;
 
+use crate::{CliError, Session};
+
 /// A plugin as its resource tells it.
-pub(super) struct PluginSummary {
-    pub(super) name: String,
+pub(crate) struct PluginSummary {
+    pub(crate) name: String,
     pub(super) plugin: data::Plugin,
     /// Reasons and messages of its conditions.
     pub(super) stage: String,
@@ -20,7 +22,13 @@ impl From<&pb::Resource> for PluginSummary {
         let find = |kind: &str| conditions.iter().find(|condition| condition.r#type == kind);
         let reason = |kind: &str| find(kind).map(|condition| condition.reason.clone()).unwrap_or_default();
         let wrong = |c: &&&pb::Condition| c.state() != pb::condition::State::True && !c.message.is_empty();
-        let messages: Vec<_> = conditions.iter().filter(wrong).map(|c| c.message.as_str()).collect();
+        // Over etcd, each server has its conditions, and the worst ones stand for all.
+        let mut messages: Vec<&str> = Vec::new();
+        for condition in conditions.iter().filter(wrong) {
+            if !messages.contains(&condition.message.as_str()) {
+                messages.push(&condition.message);
+            }
+        }
         Self {
             name: resource.id.as_ref().map(|id| id.name.clone()).unwrap_or_default(),
             plugin: data::Plugin::decode(bytes).unwrap_or_default(),
@@ -32,6 +40,17 @@ impl From<&pb::Resource> for PluginSummary {
 }
 
 impl PluginSummary {
+    /// Lists the plugins of a server.
+    pub(crate) async fn all(session: &Session) -> Result<Vec<Self>, CliError> {
+        let request = pb::ListRequest {
+            r#type: Some(types::plugin().to_pb()),
+            tenancy: Some(pb::Tenancy::default()),
+            name_prefix: String::new(),
+        };
+        let resources = session.call("plugins", session.resources().list(request)).await?.resources;
+        Ok(resources.iter().map(Self::from).collect())
+    }
+
     /// `version 1.2.0 (sha256 0123456789ab)`.
     pub(super) fn what(&self) -> String {
         format!("version {} (sha256 {})", self.plugin.version, short(&self.plugin.digest))

@@ -20,6 +20,12 @@ fn rules() -> Quarantine {
     Quarantine::default()
 }
 
+impl From<&str> for FaultText {
+    fn from(text: &str) -> Self {
+        Self { for_callers: text.into(), for_operators: text.into() }
+    }
+}
+
 fn fail(breaker: &mut Breaker, now: Duration, trial: Option<u64>) {
     breaker.failed(&rules(), now, of(trial, None), 0, "trapped".into());
 }
@@ -52,7 +58,7 @@ fn healthy_probation_quarantined() {
     assert_eq!(breaker.state(), Probation);
     fail(&mut breaker, at(9), None);
     assert_eq!(breaker.state(), Quarantined);
-    assert_eq!((breaker.faults(), breaker.last_fault()), (10, "trapped"));
+    assert_eq!((breaker.faults(), breaker.last_fault().for_operators.as_str()), (10, "trapped"));
     assert_eq!(breaker.admit(&rules(), at(9), CallerId::HOST, 0), Admission::Refused(at(1)));
 }
 
@@ -196,7 +202,7 @@ fn reset_lifts_at_once_and_old_trials_mean_nothing() {
     let mut breaker = quarantined(at(0));
     let number = trial(&mut breaker, at(1));
     breaker.reset();
-    assert_eq!((breaker.state(), breaker.faults(), breaker.last_fault()), (Healthy, 0, ""));
+    assert_eq!((breaker.state(), breaker.faults(), breaker.last_fault().for_operators.as_str()), (Healthy, 0, ""));
     (0..10).for_each(|_| fail(&mut breaker, at(2), None));
     let next = trial(&mut breaker, at(3));
     assert_ne!(number, next);
@@ -210,12 +216,12 @@ fn reset_lifts_at_once_and_old_trials_mean_nothing() {
 fn odd_settings_are_bounded() {
     let odd = Quarantine { faults: 0, probation_faults: 0, window_ms: 0, backoff_ms: 0, max_backoff_ms: 0, ..rules() };
     let mut breaker = Breaker::default();
-    breaker.failed(&odd, at(0), of(None, None), 0, String::new());
+    breaker.failed(&odd, at(0), of(None, None), 0, FaultText::default());
     assert_eq!(breaker.state(), Quarantined);
     assert_eq!(breaker.admit(&odd, at(0), CallerId::HOST, 0), Admission::Refused(Duration::from_millis(1)));
     let many = Quarantine { faults: u32::MAX, ..rules() };
     let mut breaker = Breaker::default();
-    (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), of(None, None), 0, String::new()));
+    (0..MAX_FAULTS).for_each(|_| breaker.failed(&many, at(0), of(None, None), 0, FaultText::default()));
     assert_eq!(breaker.state(), Quarantined);
 }
 
@@ -236,7 +242,7 @@ fn the_share_of_calls_decides() {
     assert_eq!(among(1, 1), Probation, "one input ten times weighs as much as one call");
     let lax = Quarantine { share_percent: 50, ..rules() };
     let mut breaker = Breaker::default();
-    (0..10).for_each(|n| breaker.failed(&lax, at(n), of(None, Some(n)), n, String::new()));
+    (0..10).for_each(|n| breaker.failed(&lax, at(n), of(None, Some(n)), n, FaultText::default()));
     assert_eq!(breaker.state(), Quarantined, "ten of nineteen");
 }
 

@@ -29,6 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use mortise_resource::Code;
 use tokio::{
@@ -240,7 +241,7 @@ async fn send(
         first_byte_timeout: at_most(options.first_byte_timeout),
         between_bytes_timeout: at_most(options.between_bytes_timeout),
     };
-    let request = request.map(|body| MeasuredBody::request(body, call.sent.clone(), call.limit));
+    let mut request = request.map(|body| MeasuredBody::request(body, call.sent.clone(), call.limit));
     if let Some(host) = &call.host {
         let (head, body) = request.into_parts();
         let body = timeout_at(until, body.collect()).await.map_err(|_| Error::ConnectionReadTimeout)??;
@@ -253,6 +254,15 @@ async fn send(
             MeasuredBody::response(body, call.received.clone(), call.limit, until, turn).boxed_unsync()
         });
         return Ok((answer, Box::new(async { Ok(()) })));
+    }
+    let headers = request.headers();
+    // With `expect`, a guest may wait for an interim answer before it writes.
+    if !headers.contains_key(http::header::CONTENT_LENGTH) && !headers.contains_key(http::header::EXPECT) {
+        timeout_at(until, request.body_mut().begin()).await.map_err(|_| Error::HttpResponseTimeout)??;
+        let expects_body = matches!(*request.method(), http::Method::POST | http::Method::PUT | http::Method::PATCH);
+        if expects_body && request.body().is_end_stream() {
+            request.headers_mut().insert(http::header::CONTENT_LENGTH, http::HeaderValue::from_static("0"));
+        }
     }
     let sent = timeout_at(until, wasmtime_wasi_http::default_send_request(request, Some(options))).await;
     let (head, work) = sent.map_err(|_| Error::HttpResponseTimeout)??;

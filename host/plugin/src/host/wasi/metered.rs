@@ -10,6 +10,7 @@ use std::{
 };
 
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use tokio::{sync::OwnedSemaphorePermit, time::Sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
 use wasmtime_wasi_io::bytes::Bytes;
@@ -22,12 +23,14 @@ pub(super) struct MeasuredBody {
     limit: usize,
     /// Deadline and permit of an answer; `None` for a request's body, which ends with the request.
     answer: Option<(Pin<Box<Sleep>>, OwnedSemaphorePermit)>,
+    /// First piece, if it was waited for.
+    first: Option<Frame<Bytes>>,
     ended: bool,
 }
 
 impl MeasuredBody {
     pub(super) fn request(body: WasiBody, taken: Arc<AtomicUsize>, limit: usize) -> Self {
-        Self { body, taken, limit, answer: None, ended: false }
+        Self { body, taken, limit, answer: None, first: None, ended: false }
     }
 
     pub(super) fn response(
@@ -37,7 +40,19 @@ impl MeasuredBody {
         until: tokio::time::Instant,
         turn: OwnedSemaphorePermit,
     ) -> Self {
-        Self { body, taken, limit, answer: Some((Box::pin(tokio::time::sleep_until(until)), turn)), ended: false }
+        let answer = Some((Box::pin(tokio::time::sleep_until(until)), turn));
+        Self { body, taken, limit, answer, first: None, ended: false }
+    }
+
+    /// Waits for the first piece, or for the end of a body without one: only then is an empty body known as such, and
+    /// its request goes out without chunks.
+    ///
+    /// # Errors
+    /// That of the body.
+    pub(super) async fn begin(&mut self) -> Result<(), Error> {
+        self.first = self.frame().await.transpose()?;
+        self.ended |= self.first.is_none();
+        Ok(())
     }
 
     /// Counts a piece; answers the error if it exceeds the limit.
@@ -63,6 +78,9 @@ impl Body for MeasuredBody {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
         if self.ended {
             return Poll::Ready(None);
         }
@@ -82,10 +100,15 @@ impl Body for MeasuredBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended || self.body.is_end_stream()
+        self.first.is_none() && (self.ended || self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match (&self.first, self.ended) {
+            (None, true) => SizeHint::with_exact(0),
+            (None, false) => self.body.size_hint(),
+            // The rest has a hint of its own, without the first piece.
+            (Some(_), _) => SizeHint::default(),
+        }
     }
 }

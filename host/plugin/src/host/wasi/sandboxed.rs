@@ -11,7 +11,24 @@ pub(crate) struct Wasi {
     pub(crate) unfinished: [Vec<u8>; 2],
 }
 
+/// Clock and seed of an instance at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WasiStart {
+    clock: u64,
+    seed: u64,
+}
+
 impl Wasi {
+    /// The clock and the seed, from which a later request begins as the first one did.
+    pub(crate) fn start(&self) -> WasiStart {
+        WasiStart { clock: self.clock, seed: self.seed }
+    }
+
+    /// Sets clock and seed back.
+    pub(crate) fn begin_again(&mut self, start: WasiStart) {
+        (self.clock, self.seed) = (start.clock, start.seed);
+    }
+
     /// The next random number (SplitMix64, which needs no more than a counter).
     pub(super) fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -56,8 +56,8 @@ async fn what_does_not_fit_into_the_pool_is_refused_with_its_limit() {
         (component(65, &[], &[]), "needs 65 core instances to start, more than the limit of 64 (a fixed limit)"),
         (component(1, &[1; 3], &[]), "needs 3 memories to start, more than the limit of 2 (a fixed limit)"),
         (component(3, &[1], &[]), "needs 3 memories to start, more than the limit of 2 (a fixed limit)"),
-        (component(1, &[], &[1; 9]), "needs 9 tables to start, more than the limit of 8 (a fixed limit)"),
-        (component(5, &[], &[1; 2]), "needs 10 tables to start, more than the limit of 8 (a fixed limit)"),
+        (component(1, &[], &[1; 65]), "needs 65 tables to start, more than the limit of 64 (a fixed limit)"),
+        (component(5, &[], &[1; 20]), "needs 100 tables to start, more than the limit of 64 (a fixed limit)"),
         (
             component(1, &[600], &[]),
             "needs 39321600 bytes of memory to start, more than the limit of 33554432 (sandbox.memory_bytes)",
@@ -65,6 +65,12 @@ async fn what_does_not_fit_into_the_pool_is_refused_with_its_limit() {
         (
             component(1, &[], &[20_000]),
             "needs a table of 20000 elements to start, more than the limit of 10000 (a fixed limit)",
+        ),
+        (
+            component(40, &[600], &[20_000]),
+            "needs a table of 20000 elements to start, more than the limit of 10000 (a fixed limit), \
+             and 39321600 bytes of memory, more than the limit of 33554432 (sandbox.memory_bytes), \
+             and 40 memories, more than the limit of 2 (a fixed limit)",
         ),
     ] {
         let refused = Plugin::describe(&sandbox, "hungry.wasm", &bytes).await.unwrap_err();
@@ -76,7 +82,7 @@ async fn what_does_not_fit_into_the_pool_is_refused_with_its_limit() {
 async fn one_module_may_have_all_memories_and_tables_that_the_limits_allow() {
     let (sandbox, _cache) = pooled();
     let inner = sandbox.inner();
-    let bytes = component(1, &[1; 2], &[1; 8]);
+    let bytes = component(1, &[1; 2], &[1; 64]);
     let component = inner.compiler().compile(&bytes).await.unwrap().component;
     let mut store = Store::new(&inner.engine, ());
     store.set_fuel(1_000_000).unwrap();
@@ -106,7 +112,7 @@ async fn too_many_instances_on_demand_are_the_same_fault() {
     let mut store = Store::new(&engine, Two);
     store.limiter(|two| two);
     let error = Linker::new(&engine).instantiate_async(&mut store, &component).await.err().unwrap();
-    let refused = exceeded_limit(&error, &Limits { core_instances: 2, ..Limits::default() }).unwrap();
+    let refused = exceeded_limit(&error, None, &Limits { core_instances: 2, ..Limits::default() }).unwrap();
     assert_eq!(refused.to_string(), "needs 3 core instances to start, more than the limit of 2 (a fixed limit)");
-    assert!(exceeded_limit(&wasmtime::Error::msg("out of luck"), &Limits::default()).is_none());
+    assert!(exceeded_limit(&wasmtime::Error::msg("out of luck"), None, &Limits::default()).is_none());
 }

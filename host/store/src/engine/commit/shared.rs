@@ -149,6 +149,9 @@ impl Shared {
 
     /// Checks a batch as far as possible without the store, on the caller's time.
     pub(crate) fn admit(&self, batch: &Batch) -> Result<(), StoreError> {
+        if self.options.read_only {
+            return Err(StoreError::ReadOnly);
+        }
         if let Some(why) = self.poisoned.get() {
             return Err(StoreError::Poisoned(why.clone()));
         }

@@ -1,0 +1,7 @@
+//! Generates the messages from `proto/`. No protoc is needed.
+
+use mortise_plugin::build::{Error, Protos};
+
+fn main() -> Result<(), Error> {
+    Protos::new().include("proto").file("jobs/v1/jobs.proto").file("jobs/v1/old.proto").run()
+}
