@@ -89,12 +89,14 @@ async fn commits(server: &Server) -> f64 {
 /// A reconcile that writes waits for its commit before the next one. Concurrent reconciles share commits, as clients do.
 #[tokio::test]
 async fn reconciles_that_run_at_once_share_commits() {
-    const COUNT: usize = 500;
-    let server = Setup::new().guest("reconcile-status").start().await;
+    const COUNT: usize = 100;
+    /// Many times the time of a reconcile, even on a slow machine; else one commit is done before the next reconcile is.
+    const SYNC_MS: u32 = 50;
+    let server = Setup::new().guest("reconcile-status").limit("store_sync_ms", SYNC_MS).start().await;
     let alone = commits_to_write_and_see(&server, "One", COUNT).await;
     let together = commits_to_write_and_see(&server, "Many", COUNT).await;
     println!("{COUNT} writes and as many statuses: {alone} commits one at a time, {together} with 64 at once");
-    assert!(together < 0.75 * alone, "{together} of {alone}");
+    assert!(together < 0.5 * alone, "{together} of {alone}");
 }
 
 /// Without a difference nothing is written, so nothing wakes the controller.

@@ -44,6 +44,7 @@ pub(crate) struct TestLimits {
     quarantine_probation_faults: Option<u32>,
     pub(crate) registry_retry_ms: Option<Millis>,
     remembered_decisions: Option<usize>,
+    store_sync_ms: Option<Millis>,
     token_pass_ms: Option<Millis>,
     watch_buffer: Option<usize>,
     watch_buffer_bytes: Option<Size>,
@@ -64,6 +65,7 @@ impl TestLimits {
     }
 
     pub(crate) fn apply_to_store(&self, options: &mut mortise_store::Options) {
+        set(&mut options.sync_time, self.store_sync_ms.map(Duration::from));
         set(&mut options.watch_buffer, self.watch_buffer);
         set(&mut options.watch_buffer_bytes, self.watch_buffer_bytes.map(Size::to_usize));
     }

@@ -72,9 +72,13 @@ pub(crate) fn open(
 ) -> Result<(Arc<Shared>, Vec<JoinHandle<()>>), StoreError> {
     let options = options.in_range();
     let path = options.path.clone();
+    let dir = path.join(STORE);
+    // A copy of another store may be made even so.
+    if options.read_only && new_id.is_none() && !dir.exists() {
+        return Err(StoreError::Absent { path });
+    }
     make_dir(&path)?;
     let lock = lock(&path)?;
-    let dir = path.join(STORE);
     let unfinished = path.join(UNFINISHED);
     // A killed process may have made the store without making its name durable, which a write requires.
     sync(&path)?;
@@ -145,7 +149,13 @@ pub(crate) fn open(
         format::raise(&dir)?;
     }
     let types: BTreeSet<_> = sums.types().cloned().collect();
-    let sync_disk = sync_disk.unwrap_or_else(|| Box::new(File::sync_data));
+    let sync_time = options.sync_time;
+    let sync_disk = sync_disk.unwrap_or_else(|| {
+        Box::new(move |file| {
+            thread::sleep(sync_time);
+            file.sync_data()
+        })
+    });
     let wal = Wal::begin(&dir, checkpoint, options.reserve_bytes / LOG_RESERVE_DIVISOR, sync_disk)?;
     if let Err(error) = room.take().and_then(|()| keep_spare(&dir, spare_bytes(&file))) {
         // The first write that needs space is refused, with the reason.

@@ -1,6 +1,6 @@
 //! Settings of the engine. Every bound has a finite default.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use crate::Quotas;
 
@@ -36,12 +36,16 @@ pub struct Options {
     /// files of the write-ahead log. On a full disk, writes fail with [`Full`](crate::StoreError::Full), while
     /// deletions and checkpoints use the reserve. Default 16 MiB, 8 MiB to 1 GiB.
     pub reserve_bytes: u64,
+    /// Least time of a sync of the log, as of a slower disk. Default zero; tests of batches that share a sync set it.
+    pub sync_time: Duration,
     /// Resources, index entries and events that are compared with the store's sums each second, in the background; 0
     /// for none. Default 2,000.
     pub scrub_per_second: u64,
     /// Whether each opening compares everything with its sums, even after a clean close. Small stores, and stores
     /// that were not closed cleanly, always are. Takes about a second and a half for each million resources.
     pub compare_at_start: bool,
+    /// Whether every batch is refused with [`ReadOnly`](crate::StoreError::ReadOnly). Default false.
+    pub read_only: bool,
 }
 
 /// Smallest reserve, bytes: twice what sled may write for one batch of a checkpoint.
@@ -62,8 +66,10 @@ impl Options {
             watch_bytes: 128 << 20,
             commit_queue: 1024,
             reserve_bytes: 16 << 20,
+            sync_time: Duration::ZERO,
             scrub_per_second: 2_000,
             compare_at_start: false,
+            read_only: false,
         }
     }
 
