@@ -365,7 +365,7 @@ fn messages_in(mut frame: &[u8]) -> usize {
 
 async fn call_hooks(count: usize, guest: &Path, code: &Path) -> Outcome<()> {
     // Valgrind is slow.
-    let limits = Limits { deadline_ms: 60_000, ..Limits::default() };
+    let limits = Limits { deadline_ms: 60_000, describe_deadline_ms: 60_000, ..Limits::default() };
     let sandbox = Sandbox::new(&limits, code.to_owned())?;
     let plugin = Plugin::load(&sandbox, "hooks", &std::fs::read(guest)?, &PluginSettings::default()).await?;
     let resource = hooks::resource();

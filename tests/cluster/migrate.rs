@@ -4,11 +4,12 @@ use std::path::Path;
 
 use mortise_test_guests::{Thing, component};
 
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::Shared;
 use crate::support::{
-    Server, Setup, artist, gvk, id_of, is_left_out_over_etcd, mortise, plugins::Plugins as _, tenancy, thing, until,
+    Server, Setup, Watch, artist, gvk, id_of, is_left_out_over_etcd, mortise, plugins::Plugins as _, tenancy, thing,
+    until,
 };
 
 async fn migrate(shared: &Shared, to: &str, data: &Path) -> (Option<i32>, String, String) {
@@ -69,24 +70,30 @@ async fn the_source_is_served_read_only_while_it_moves() {
     for attempt in 1.. {
         let (address, gate) = gated(shared.endpoint.clone()).await;
         let mut moving = moving().env("MORTISE_STORE_ETCD_ENDPOINTS", address).start().await;
-        assert_eq!(moving.read(&id_of(&stored)).await.unwrap(), stored);
-        let mut watch = moving.watch(gvk("demo.v2.Artist"), Some(tenancy("default", "default")), "").await.unwrap();
-        assert_eq!(watch.snapshot().await, std::slice::from_ref(&stored));
-        for refused in [
-            moving.write(artist("late")).await.map(drop),
-            moving.write(stored.clone()).await.map(drop),
-            moving.delete(&id_of(&stored), "").await,
-        ] {
-            let refused = refused.unwrap_err();
-            assert_eq!(refused.code(), Code::Unavailable, "{refused}");
-            assert!(refused.message().contains("read-only while its content is moved"), "{refused}");
-        }
+        let calls = async || -> Result<Watch, Status> {
+            assert_eq!(moving.read(&id_of(&stored)).await?, stored);
+            let mut watch = moving.watch(gvk("demo.v2.Artist"), Some(tenancy("default", "default")), "").await?;
+            assert_eq!(watch.snapshot().await, std::slice::from_ref(&stored));
+            for refused in [
+                moving.write(artist("late")).await.map(drop),
+                moving.write(stored.clone()).await.map(drop),
+                moving.delete(&id_of(&stored), "").await,
+            ] {
+                let refused = refused.unwrap_err();
+                if !refused.message().contains("read-only while its content is moved") {
+                    return Err(refused);
+                }
+                assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+            }
+            Ok(watch)
+        };
+        let called = calls().await;
         gate.send_replace(true);
         let ended = moving.child.wait().await.unwrap();
-        if ended.success() {
+        if ended.success() && called.is_ok() {
             break;
         }
-        assert!(attempt < ATTEMPTS, "{}", moving.log());
+        assert!(!ended.success() && attempt < ATTEMPTS, "{:?} {}", called.err(), moving.log());
     }
     let server = shared.setup().serve_as_shipped().env("MORTISE_PLUGINS_BUNDLED", "demo").start().await;
     assert_eq!(server.read(&id_of(&stored)).await.unwrap(), stored);
@@ -97,7 +104,7 @@ fn number(version: &str) -> u64 {
     version.parse().unwrap()
 }
 
-async fn stamp(server: &Server) -> Result<String, tonic::Status> {
+async fn stamp(server: &Server) -> Result<String, Status> {
     let written = server.write(thing("version_stamp", "thing", &Thing::default())).await;
     written.map(|resource| resource.metadata["mutated-by"].clone())
 }

@@ -248,7 +248,7 @@ impl Setup {
             }
             panic!("the server ended: {}", log.lock().unwrap());
         };
-        let line = timeout(PATIENCE, ready).await.expect("the server is ready in time");
+        let line = timeout(4 * PATIENCE, ready).await.expect("the server is ready in time");
         let addr = |key: &str| -> SocketAddr {
             line.split_whitespace().find_map(|word| word.strip_prefix(key)).unwrap().parse().unwrap()
         };

@@ -102,7 +102,10 @@ impl Drop for Etcd {
     }
 }
 
-/// Returns the address of an etcd that the whole process shares; `None` without the program, or if it does not start.
+/// Returns the address of an etcd that the whole process shares; `None` without the program.
+///
+/// # Panics
+/// The program is there and does not start: tests must not be left out for that.
 #[must_use]
 pub fn shared() -> Option<&'static str> {
     static SHARED: OnceLock<Option<String>> = OnceLock::new();
@@ -110,13 +113,18 @@ pub fn shared() -> Option<&'static str> {
         let (started, endpoint) = mpsc::channel();
         // The system ends it with the thread that started it, so this one stays.
         thread::spawn(move || {
-            let etcd = Etcd::start().ok().flatten();
-            let _ = started.send(etcd.as_ref().map(|etcd| etcd.endpoint.clone()));
-            while etcd.is_some() {
+            let etcd = Etcd::start().map_err(|error| error.to_string());
+            let endpoint = |etcd: &Option<Etcd>| etcd.as_ref().map(|etcd| etcd.endpoint.clone());
+            let _ = started.send(etcd.as_ref().map(endpoint).map_err(Clone::clone));
+            while etcd.is_ok() {
                 thread::park();
             }
         });
-        endpoint.recv().ok().flatten()
+        match endpoint.recv() {
+            Ok(Ok(endpoint)) => endpoint,
+            Ok(Err(error)) => panic!("etcd does not start: {error}"),
+            Err(error) => panic!("the thread of etcd ended: {error}"),
+        }
     };
     SHARED.get_or_init(start).as_deref()
 }
