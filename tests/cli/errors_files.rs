@@ -143,7 +143,7 @@ async fn input_that_cannot_be_kept() {
 }
 
 /// Configuration files, each with its fault.
-const SETTINGS: [&str; 36] = [
+const SETTINGS: [&str; 40] = [
     "grpc_adr = \"127.0.0.1:0\"\n",
     "grpc_addr = \n",
     "grpc_addr = \"here\"\n",
@@ -180,6 +180,11 @@ const SETTINGS: [&str; 36] = [
     "[plugin.Demo]\nsource = \"oci://ghcr.io/acme/demo\"\n",
     "[plugin.catalog]\nsource = \"oci://ghcr.io/acme/catalog\"\n",
     "[plugin.x]\nsource = \"oci://me:secret@ghcr.io/acme/x\"\n",
+    "[plugin.x]\nupdate = \"patch\"\n",
+    "[plugin.x]\nsource = \"oci://ghcr.io/acme/x:1.2.0\"\nupdate = \"major\"\n",
+    "[plugin.x]\nsource = \"oci://ghcr.io/acme/x\"\nupdate = \"patch\"\n",
+    "[plugin.x]\nsource = \"oci://ghcr.io/acme/x@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"\n\
+     update = \"minor\"\n",
 ];
 
 /// Configuration files with valid settings that name something invalid.

@@ -22,9 +22,31 @@ const FAULT: &str = "mortise_plugin_source_fault{plugin=\"version-stamp\"}";
 
 /// Puts a guest into a registry, with a signature if there is one.
 async fn push(registry: &TestRegistry, guest: &str, place: &str, signature: Option<&str>) -> String {
+    push_content(registry, &fs::read(component(guest)).unwrap(), place, signature).await
+}
+
+/// Puts the guest `version-stamp` into a registry with this version, and the same as its tag.
+async fn push_version(registry: &TestRegistry, version: &str) -> String {
+    push_content(registry, &versioned("version-stamp-1", version), &format!("acme/stamp:{version}"), None).await
+}
+
+/// A guest of version 1.0.0 with another version.
+fn versioned(guest: &str, version: &str) -> Vec<u8> {
+    let mut content = fs::read(component(guest)).unwrap();
+    let own = b"1.0.0";
+    assert_eq!(version.len(), own.len());
+    let places: Vec<_> = (0..content.len()).filter(|place| content[*place..].starts_with(own)).collect();
+    assert!(!places.is_empty());
+    for place in places {
+        content[place..place + own.len()].copy_from_slice(version.as_bytes());
+    }
+    content
+}
+
+async fn push_content(registry: &TestRegistry, content: &[u8], place: &str, signature: Option<&str>) -> String {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("guest.wasm");
-    fs::copy(component(guest), &file).unwrap();
+    fs::write(&file, content).unwrap();
     if let Some(signature) = signature {
         fs::write(dir.path().join("guest.wasm.minisig"), signature).unwrap();
     }
@@ -32,6 +54,15 @@ async fn push(registry: &TestRegistry, guest: &str, place: &str, signature: Opti
     let (code, out, err) = mortise(&["plugin", "push", file.to_str().unwrap(), &reference], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     reference
+}
+
+/// Waits until the log has all of these.
+async fn logged(server: &Server, texts: &[&str]) {
+    until("the log", async || match server.log() {
+        log if texts.iter().all(|text| log.contains(text)) => Ok(()),
+        log => Err(log),
+    })
+    .await;
 }
 
 /// A server that asks registries again five times a second.
@@ -54,10 +85,15 @@ async fn serves(server: &Server, plugin: &str) -> bool {
 
 /// Waits until the server has asked for the manifest some more times.
 async fn asked_again(registry: &TestRegistry) {
+    asked_for(registry, "/manifests/").await;
+}
+
+/// Waits until the server has asked for such a path three more times; what followed from the first two is done then.
+async fn asked_for(registry: &TestRegistry, path: &str) {
     let mut seen = 0;
     registry.asked();
-    until("requests for the manifest", async || {
-        seen += registry.asked().iter().filter(|asked| asked.path.contains("/manifests/")).count();
+    until(path, async || {
+        seen += registry.asked().iter().filter(|asked| asked.path.contains(path)).count();
         if seen >= 3 { Ok(()) } else { Err(seen) }
     })
     .await;
@@ -165,7 +201,7 @@ async fn a_server_without_its_registry_goes_on_and_stops_in_time() {
     let server = place.start(&source(&one)).await;
     until_version(&server, "1.0.0").await;
     server.metric_until(FAULT, 1.0).await;
-    assert!(server.log().contains("plugin version-stamp: oci://") && server.log().contains("cannot connect"));
+    logged(&server, &["plugin version-stamp: oci://", "cannot connect"]).await;
     assert!(server.stop().await.success());
 
     // An answer that never ends holds up no stop.
@@ -215,8 +251,7 @@ async fn a_source_is_trusted_like_an_install_and_one_that_is_refused_holds_up_no
         assert!(!serves(&server, plugin).await);
     }
     assert_eq!(server.metric(FAULT).await, Some(0.0));
-    let log = server.log();
-    assert!(log.contains("the server refuses the component") && log.contains("the registry does not have it"), "{log}");
+    logged(&server, &["the server refuses the component", "the registry does not have it"]).await;
 }
 
 #[tokio::test]
@@ -235,4 +270,120 @@ async fn a_refused_component_is_a_fault_until_the_source_has_another() {
     until_version(&server, "1.0.0").await;
     server.metric_until(FAULT, 0.0).await;
     assert!(server.stop().await.success());
+}
+
+fn following(reference: &str, update: &str) -> String {
+    format!("{}update = \"{update}\"\n", source(reference))
+}
+
+#[tokio::test]
+async fn newer_versions_are_installed_as_far_as_the_policy_goes_and_kept_over_a_restart() {
+    let registry = TestRegistry::start(true).await;
+    let one = push_version(&registry, "1.0.0").await;
+    for (update, newest) in [("pin", "1.0.0"), ("patch", "1.0.2"), ("minor", "1.1.0")] {
+        let place = Place::new();
+        let server = place.start(&following(&one, update)).await;
+        let first = until_version_of(&server).await;
+        // The later rounds find the newer tags at the first look.
+        if first == "1.0.0" && update == "patch" {
+            for version in ["1.0.1", "1.0.2", "1.1.0", "2.0.0"] {
+                push_version(&registry, version).await;
+            }
+        }
+        until_version(&server, newest).await;
+        if update != "pin" {
+            asked_for(&registry, "/tags/list").await;
+            until_version(&server, newest).await;
+        }
+        assert!(server.stop().await.success());
+        // The version of the source is an older one, and the server does not go back to it.
+        let server = place.start(&following(&one, update)).await;
+        until_version(&server, newest).await;
+        if update != "pin" {
+            asked_for(&registry, "/tags/list").await;
+        }
+        let seen = server.plugin(NAME).await.unwrap();
+        assert_eq!((&*seen.data.version, &*seen.reason), (newest, "Serving"));
+        assert_eq!(server.metric(FAULT).await, Some(0.0));
+        assert!(server.stop().await.success());
+    }
+}
+
+/// Waits until the plugin serves, and returns its version.
+async fn until_version_of(server: &Server) -> String {
+    server.plugin_until(NAME, |seen| seen.reason == "Serving").await.data.version
+}
+
+#[tokio::test]
+async fn a_newer_version_that_is_refused_leaves_the_newest_that_fits() {
+    let registry = TestRegistry::start(false).await;
+    let one = push_version(&registry, "1.0.0").await;
+    push_version(&registry, "1.0.1").await;
+    // Another plugin's component.
+    push_content(&registry, &versioned("no-hook", "1.0.2"), "acme/stamp:1.0.2", None).await;
+    let server = setup(following(&one, "patch")).start().await;
+    until_version(&server, "1.0.1").await;
+    server.metric_until(FAULT, 1.0).await;
+    logged(&server, &["acme/stamp:1.0.2@sha256:"]).await;
+    asked_for(&registry, "/tags/list").await;
+    assert_eq!(until_version_of(&server).await, "1.0.1");
+    push_version(&registry, "1.0.3").await;
+    until_version(&server, "1.0.3").await;
+    server.metric_until(FAULT, 0.0).await;
+    assert!(server.stop().await.success());
+}
+
+#[tokio::test]
+async fn an_operator_who_goes_back_from_an_update_gets_the_next_one() {
+    let registry = TestRegistry::start(true).await;
+    let one = push_version(&registry, "1.0.0").await;
+    let server = setup(following(&one, "patch")).start().await;
+    until_version(&server, "1.0.0").await;
+    push_version(&registry, "1.0.1").await;
+    until_version(&server, "1.0.1").await;
+    server.plugins().await.rollback(data::RollbackRequest { name: NAME.to_owned() }).await.unwrap();
+    until_version(&server, "1.0.0").await;
+    asked_for(&registry, "/tags/list").await;
+    assert_eq!(until_version_of(&server).await, "1.0.0");
+    push_version(&registry, "1.0.2").await;
+    until_version(&server, "1.0.2").await;
+    server.plugins().await.disable(data::DisableRequest { name: NAME.to_owned() }).await.unwrap();
+    push_version(&registry, "1.0.3").await;
+    asked_for(&registry, "/tags/list").await;
+    assert!(server.plugin(NAME).await.unwrap().data.disabled);
+    assert!(server.stop().await.success());
+}
+
+/// An old component keeps its signature, so the tag of a newer version must not bring it back.
+#[tokio::test]
+async fn an_older_component_under_a_newer_tag_is_refused() {
+    let registry = TestRegistry::start(true).await;
+    let one = push_version(&registry, "1.0.1").await;
+    let latest = push_content(&registry, &versioned("version-stamp-1", "1.0.1"), "acme/stamp:latest", None).await;
+    let moving = Place::new();
+    let server = moving.start(&source(&latest)).await;
+    until_version(&server, "1.0.1").await;
+    assert!(server.stop().await.success());
+    for place in ["acme/stamp:1.0.2", "acme/stamp:latest"] {
+        let file = moving.0.path().join("old.wasm");
+        fs::write(&file, versioned("version-stamp-1", "1.0.0")).unwrap();
+        let to = registry.reference(place);
+        let (code, ..) = mortise(&["plugin", "push", file.to_str().unwrap(), &to, "--force"], &[]).await;
+        assert_eq!(code, Some(0));
+    }
+    let following = setup(following(&one, "patch")).start().await;
+    for (server, place) in
+        [(following, "acme/stamp:1.0.2"), (moving.start(&source(&latest)).await, "acme/stamp:latest")]
+    {
+        until_version(&server, "1.0.1").await;
+        server.metric_until(FAULT, 1.0).await;
+        logged(&server, &[place, "says that it is version 1.0.0, older than 1.0."]).await;
+        asked_again(&registry).await;
+        assert_eq!(until_version_of(&server).await, "1.0.1");
+        assert!(server.stop().await.success());
+    }
+    // Its digest says that it is wanted.
+    let digest = test_registry::digest(&registry.raw_manifest("acme/stamp", "latest").unwrap());
+    let server = moving.start(&source(&format!("{latest}@{digest}"))).await;
+    until_version(&server, "1.0.0").await;
 }

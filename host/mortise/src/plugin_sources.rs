@@ -1,4 +1,5 @@
-//! Plugins from registries: a task that keeps each plugin at the component that `plugin.NAME.source` names.
+//! Plugins from registries: a task that keeps each plugin at the component that `plugin.NAME.source` names, or at newer
+//! ones that `plugin.NAME.update` allows.
 //!
 //! # Contract
 //! At the start, a source whose component does not serve is pulled and installed as by `mortise plugin install`: its
@@ -6,12 +7,19 @@
 //! nothing. The source is asked until its component serves, and not again in this run. A version from which an operator
 //! went back, and a plugin that an operator disabled, stay so. Without a registry the server goes on with what it has.
 //!
+//! With a policy, the tags of the source are read again at each `plugins.update_check_s`, and the newest version that
+//! the policy allows is installed in the same way. If it is refused, the one before is, and the fault stays. A version
+//! is never left for an older one.
+//!
+//! A component must be as new as the version in its tag; behind a tag without a version, as new as the installed one.
+//!
 //! Servers that share a store have a lease for this work, [`LEASE`]: its holder asks and installs, and the others follow.
 //!
 //! # Cost and limits
 //! At most [`CONCURRENT_PULLS`] components are pulled or installed at a time, each of at most `sandbox.component_bytes`.
 //! An operation at a registry takes at most [`OPERATION_TIMEOUT`]. After a failure the next attempt comes after
-//! [`FIRST_RETRY`], and twice as late each time, up to [`LAST_RETRY`].
+//! [`FIRST_RETRY`], and twice as late each time, up to [`LAST_RETRY`]; after the refusal of a newer version, up to
+//! `plugins.update_check_s`. A look for newer versions tries three of them at most.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +30,7 @@ use std::{
 use mortise_controller::Leases;
 use mortise_keys::signature::{PublicKey, verify};
 use mortise_plugin_manager::Manager;
-use mortise_registry::{CredentialSource, Options, Pulled, Registry, RegistryError};
+use mortise_registry::{CredentialSource, Options, Pulled, Reference, Registry, RegistryError, version};
 use mortise_resource::{Code, Error, data, pb, types};
 use mortise_service::{Caller, Consistency, ResourceService};
 use prost::Message as _;
@@ -60,10 +68,32 @@ enum SourceError {
         #[from]
         source: RegistryError,
     },
-    #[error("the server refuses the component: {0}")]
-    Install(#[source] Error),
+    #[error("the server refuses the component of {reference}: {source}")]
+    Install { reference: Reference, source: Error },
+    #[error(
+        "the component of {reference} says that it is version {version}, older than {least}; give its digest in the \
+         source to go back to it"
+    )]
+    Older { reference: Reference, version: String, least: String },
     #[error("the plugin's resource cannot be read: {0}")]
     Read(#[source] Error),
+}
+
+impl SourceError {
+    /// Returns true if another component may do better.
+    fn is_of_component(&self) -> bool {
+        match self {
+            Self::Install { .. } | Self::Older { .. } => true,
+            Self::Registry { source } => matches!(
+                source,
+                RegistryError::NotComponent { .. }
+                    | RegistryError::WrongDigest { .. }
+                    | RegistryError::Malformed { .. }
+                    | RegistryError::TooLarge { .. }
+            ),
+            Self::Read(_) => false,
+        }
+    }
 }
 
 /// State of a plugin, compared with the component of its source.
@@ -86,6 +116,8 @@ pub(crate) struct PluginSources {
     /// Keys of which one should have made a plugin's signature. The manager decides whether one must have.
     keys: Vec<PublicKey>,
     retries: (Duration, Duration),
+    /// Time between two looks for newer versions.
+    check: Duration,
     pulls: Semaphore,
 }
 
@@ -111,9 +143,10 @@ impl PluginSources {
         };
         let test = config.test_limits.registry_retry_ms.map(Duration::from);
         let retries = test.map_or((FIRST_RETRY, LAST_RETRY), |test| (test, test));
+        let check = test.unwrap_or(Duration::from_secs(settings.update_check_s.0));
         let plain = settings.plain_http_registries.iter().map(|host| host.to_ascii_lowercase()).collect();
         let pulls = Semaphore::new(CONCURRENT_PULLS);
-        Ok((!sources.is_empty()).then_some(Self { sources, options, plain, keys, retries, pulls }))
+        Ok((!sources.is_empty()).then_some(Self { sources, options, plain, keys, retries, check, pulls }))
     }
 
     /// Keeps the plugins at their sources until the service stops.
@@ -136,67 +169,35 @@ impl PluginSources {
         }
     }
 
-    /// Brings one plugin to its source; ends once it serves.
+    /// Brings one plugin to its source; ends once it serves, unless newer versions count.
     async fn keep(&self, source: &Source, manager: &Manager, service: &ResourceService) {
-        let Source { plugin, reference } = source;
+        let Source { plugin, reference, policy } = source;
         let fault = metrics::gauge!("mortise_plugin_source_fault", "plugin" => plugin.clone());
         let (first, last) = self.retries;
         let mut retry = first;
-        let mut is_unfinished = false;
+        let mut unfinished = None;
+        let course = Course { sources: self, source, manager, service };
         loop {
-            let wait = match self.bring(source, manager, service, &mut is_unfinished).await {
-                Ok(true) => return fault.set(0.0),
-                Ok(false) => {
-                    fault.set(0.0);
-                    last
+            let brought = course.bring(&mut unfinished).await;
+            let is_fault = brought.is_err();
+            let wait = match brought {
+                Ok(State::Serves) if policy.is_none() => return fault.set(0.0),
+                Ok(_) => {
+                    retry = first;
+                    policy.as_ref().map_or(last, |_| self.check)
                 }
                 Err(error) => {
-                    fault.set(1.0);
-                    tracing::error!("plugin {plugin}: {reference}: {error}; the next attempt comes in {retry:?}");
                     let wait = retry;
-                    retry = (retry * 2).min(last);
+                    let most = if policy.is_some() && error.is_of_component() { self.check.max(last) } else { last };
+                    retry = (retry * 2).min(most);
+                    tracing::error!("plugin {plugin}: {reference}: {error}; the next attempt comes in {wait:?}");
                     wait
                 }
             };
+            // The reason is in the log before the metric says that there is one.
+            fault.set(f64::from(u8::from(is_fault)));
             sleep(wait).await;
         }
-    }
-
-    /// Installs the component of a source, unless it serves already. Returns false if an operator holds it back. An
-    /// install that failed may be half done on other
-    /// servers, so it is repeated although its component serves here.
-    async fn bring(
-        &self,
-        source: &Source,
-        manager: &Manager,
-        service: &ResourceService,
-        is_unfinished: &mut bool,
-    ) -> Result<bool, SourceError> {
-        let Source { plugin, reference } = source;
-        let host = &reference.repository.host;
-        let options = Options { plain_http: self.plain.contains(host), ..self.options.clone() };
-        let registry = Registry::new(host, options)?;
-        let resolved = registry.resolve(reference).await?;
-        let sha256 = resolved.component.hex().to_owned();
-        // The second look is for what an operator has done during the pull.
-        match state(service, plugin, &sha256).await? {
-            State::HeldByOperator => return Ok(false),
-            State::Serves if !*is_unfinished => return Ok(true),
-            State::Serves | State::Differs => {}
-        }
-        // The semaphore is never closed.
-        let _turn = self.pulls.acquire().await;
-        let pulled = registry.pull_resolved(resolved).await?;
-        if state(service, plugin, &sha256).await? == State::HeldByOperator {
-            return Ok(false);
-        }
-        let signature = self.signature(&pulled);
-        *is_unfinished = true;
-        let installing = manager.install(Some(plugin.clone()), &sha256, pulled.artifact.layer, signature);
-        installing.await.map_err(SourceError::Install)?;
-        *is_unfinished = false;
-        tracing::info!("plugin {plugin}: {} is installed", pulled.reference);
-        Ok(true)
     }
 
     /// Chooses the newest signature by a trusted key, or the newest.
@@ -205,6 +206,133 @@ impl PluginSources {
         let trusted = pulled.signatures().rev().find(is_trusted);
         trusted.or_else(|| pulled.signatures().next_back()).map(<[u8]>::to_vec)
     }
+}
+
+/// The way of one plugin to its source.
+struct Course<'a> {
+    sources: &'a PluginSources,
+    source: &'a Source,
+    manager: &'a Manager,
+    service: &'a ResourceService,
+}
+
+impl Course<'_> {
+    /// Installs the component of the source, or the newest one that its policy allows, unless it serves already. An
+    /// install that failed may be half done on other servers, so the component in `unfinished` is installed again
+    /// although it serves here.
+    async fn bring(&self, unfinished: &mut Option<String>) -> Result<State, SourceError> {
+        let Source { plugin, reference, policy } = self.source;
+        let host = &reference.repository.host;
+        let options = Options { plain_http: self.sources.plain.contains(host), ..self.sources.options.clone() };
+        let registry = Registry::new(host, options)?;
+        let Some(policy) = policy else { return self.install(&registry, reference, unfinished).await };
+        let tags = registry.tags(&reference.repository).await?;
+        if tags.is_cut {
+            tracing::warn!("plugin {plugin}: {} has more tags than are read", reference.repository);
+        }
+        let installed = self.loaded().await?.map(|plugin| plugin.version);
+        let mut refused = None;
+        for tag in policy.candidates(&tags.names, installed.as_deref()) {
+            let candidate = Reference { tag: Some(tag.to_owned()), ..reference.clone() };
+            match self.install(&registry, &candidate, unfinished).await {
+                Ok(state) => return refused.map_or(Ok(state), Err),
+                Err(error) if error.is_of_component() => refused = refused.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        refused.map_or(Ok(State::Serves), Err)
+    }
+
+    /// Installs the component of a reference, unless it serves or an operator holds it back.
+    async fn install(
+        &self,
+        registry: &Registry,
+        reference: &Reference,
+        unfinished: &mut Option<String>,
+    ) -> Result<State, SourceError> {
+        let plugin = &self.source.plugin;
+        let resolved = registry.resolve(reference).await?;
+        let sha256 = resolved.component.hex().to_owned();
+        match self.state(&sha256).await? {
+            State::HeldByOperator => return Ok(State::HeldByOperator),
+            State::Serves if unfinished.as_ref() != Some(&sha256) => return Ok(State::Serves),
+            State::Serves | State::Differs => {}
+        }
+        // The semaphore is never closed.
+        let _turn = self.sources.pulls.acquire().await;
+        let pulled = registry.pull_resolved(resolved).await?;
+        // The second look is for what an operator has done during the pull.
+        if self.state(&sha256).await? == State::HeldByOperator {
+            return Ok(State::HeldByOperator);
+        }
+        let signature = self.sources.signature(&pulled);
+        self.refuse_older(&pulled, signature.clone()).await?;
+        *unfinished = Some(sha256.clone());
+        let installing = self.manager.install(Some(plugin.clone()), &sha256, pulled.artifact.layer, signature);
+        let refused = |source| SourceError::Install { reference: pulled.reference.clone(), source };
+        installing.await.map_err(refused)?;
+        *unfinished = None;
+        tracing::info!("plugin {plugin}: {} is installed", pulled.reference);
+        Ok(State::Serves)
+    }
+
+    /// Fails for a component that is older than its tag says, or than the installed one behind a tag without a version:
+    /// an old component keeps its signature, so the right to move a tag would be the right to bring back an old fault.
+    async fn refuse_older(&self, pulled: &Pulled, signature: Option<Vec<u8>>) -> Result<(), SourceError> {
+        let reference = &pulled.reference;
+        let least = match (&self.source.reference.digest, version(reference.tag())) {
+            (Some(_), _) => None,
+            (None, Some(tag)) => Some(tag),
+            (None, None) => self.loaded().await?.and_then(|plugin| version(&plugin.version)),
+        };
+        let Some(least) = least else { return Ok(()) };
+        let refused = |source| SourceError::Install { reference: reference.clone(), source };
+        let own = self.manager.version(pulled.component().to_vec(), signature).await.map_err(refused)?;
+        match version(&own) {
+            Some(own) if own >= least => Ok(()),
+            _ => Err(SourceError::Older { reference: reference.clone(), version: own, least: least.to_string() }),
+        }
+    }
+
+    /// The plugin of the server, if it serves.
+    async fn loaded(&self) -> Result<Option<data::Plugin>, SourceError> {
+        Ok(self.known().await?.filter(|known| known.is_loaded).map(|known| known.plugin))
+    }
+
+    /// Compares the plugin of the server with a component.
+    async fn state(&self, sha256: &str) -> Result<State, SourceError> {
+        let Some(Known { plugin, is_loaded }) = self.known().await? else { return Ok(State::Differs) };
+        // The digest is that of the last component of a plugin that does not serve, too.
+        Ok(match plugin.digest == sha256 && is_loaded {
+            _ if plugin.disabled || plugin.rolled_back && plugin.held_digest == sha256 => State::HeldByOperator,
+            true => State::Serves,
+            false => State::Differs,
+        })
+    }
+
+    /// Reads the plugin of the server.
+    async fn known(&self) -> Result<Option<Known>, SourceError> {
+        let name = self.source.plugin.clone();
+        let id = pb::Id { name, r#type: Some(types::plugin().to_pb()), ..pb::Id::default() };
+        let caller = Caller::host(Consistency::Eventual);
+        let found = match self.service.read(&caller, pb::ReadRequest { id: Some(id) }).await {
+            Ok(found) => found.decode().map_err(|e| SourceError::Read(e.into()))?,
+            Err(error) if error.code == Code::NotFound => return Ok(None),
+            Err(error) => return Err(SourceError::Read(error)),
+        };
+        let data = found.data.unwrap_or_default();
+        let plugin = data::Plugin::decode(data.value.as_slice());
+        let plugin = plugin.map_err(|error| SourceError::Read(Error::internal(error.to_string())))?;
+        let mut conditions = found.status.values().flat_map(|status| &status.conditions);
+        let is_loaded = conditions.any(|c| c.r#type == "Loaded" && c.state() == pb::condition::State::True);
+        Ok(Some(Known { plugin, is_loaded }))
+    }
+}
+
+/// The plugin of the server.
+struct Known {
+    plugin: data::Plugin,
+    is_loaded: bool,
 }
 
 /// Returns the path of a file that is given, and must be there: a registry may not ask for it, so that a misspelt path
@@ -217,26 +345,4 @@ fn given(key: &'static str, path: &Path) -> Result<Option<PathBuf>, SettingError
         Ok(()) => Ok(Some(path.to_owned())),
         Err(source) => Err(SettingError::SecretFile { key, path: path.to_owned(), source }),
     }
-}
-
-/// Compares the plugin of the server with a component.
-async fn state(service: &ResourceService, plugin: &str, sha256: &str) -> Result<State, SourceError> {
-    let id = pb::Id { name: plugin.to_owned(), r#type: Some(types::plugin().to_pb()), ..pb::Id::default() };
-    let caller = Caller::host(Consistency::Eventual);
-    let found = match service.read(&caller, pb::ReadRequest { id: Some(id) }).await {
-        Ok(found) => found.decode().map_err(|e| SourceError::Read(e.into()))?,
-        Err(error) if error.code == Code::NotFound => return Ok(State::Differs),
-        Err(error) => return Err(SourceError::Read(error)),
-    };
-    let data = found.data.unwrap_or_default();
-    let known = data::Plugin::decode(data.value.as_slice());
-    let known = known.map_err(|error| SourceError::Read(Error::internal(error.to_string())))?;
-    let mut conditions = found.status.values().flat_map(|status| &status.conditions);
-    // The digest is that of the last component of a plugin that does not serve, too.
-    let is_loaded = conditions.any(|c| c.r#type == "Loaded" && c.state() == pb::condition::State::True);
-    Ok(match known.digest == sha256 && is_loaded {
-        _ if known.disabled || known.rolled_back && known.held_digest == sha256 => State::HeldByOperator,
-        true => State::Serves,
-        false => State::Differs,
-    })
 }

@@ -22,7 +22,7 @@ use crate::{
         disable::disable,
         enable::enable,
         inspect::inspect,
-        install::{install, own_name},
+        install::{install, own_names},
         pause::{Pause, pause},
         remove::remove,
         reset::reset,
@@ -140,8 +140,8 @@ impl Manager {
         self.limit
     }
 
-    /// Loads a component under a name, or under its own without one, and puts it into the folder, with its signature if that is by a trusted key. Returns the
-    /// resource, and whether it was up to date already.
+    /// Loads a component under a name, or under its own without one, and puts it into the folder, with its signature if
+    /// that is by a trusted key. Returns the resource, and whether it was up to date already.
     ///
     /// # Errors
     /// `InvalidArgument`: the digest does not match the content, or the content is not that plugin.
@@ -166,7 +166,7 @@ impl Manager {
         self.run(|core| async move {
             let name = match name {
                 Some(name) => name,
-                None => own_name(&core, &bytes, signature.clone()).await?,
+                None => own_names(&core, &bytes, signature.clone()).await?.name,
             };
             core.upload(&bytes).await?;
             let installed = install(&core, &name, bytes, signature).await?;
@@ -174,6 +174,14 @@ impl Manager {
             Ok(installed)
         })
         .await
+    }
+
+    /// Asks a component for its version, without an install. It must be trusted as for an install.
+    ///
+    /// # Errors
+    /// Those of [`install`](Self::install) for a component that is not trusted, or does not describe itself.
+    pub async fn version(&self, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Result<String, Error> {
+        self.run(|core| async move { Ok(own_names(&core, &bytes, signature).await?.version) }).await
     }
 
     /// The error for a component over the limit.

@@ -43,4 +43,4 @@ pub use digest::{Digest, DigestError};
 pub use error::RegistryError;
 pub use reference::{Place, Reference, ReferenceError, Repository, SCHEME};
 pub use registry::{Options, Pulled, Registry, Resolved};
-pub use versions::{Update, newest, version};
+pub use versions::{Policy, Update, newest, version};

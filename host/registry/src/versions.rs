@@ -5,6 +5,9 @@ use std::{fmt, str::FromStr};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
+/// Newest versions of a policy that are tried.
+const NEWEST: usize = 2;
+
 /// Newer versions that count as an update of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,6 +45,35 @@ impl Update {
     }
 }
 
+/// Tags of a repository that count as updates of a plugin, from a version on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    tag: String,
+    from: Version,
+    update: Update,
+}
+
+impl Policy {
+    /// Makes the policy of a tag, from whose version it counts. `None` if the tag is not a version.
+    #[must_use]
+    pub fn new(tag: &str, update: Update) -> Option<Self> {
+        Some(Self { tag: tag.to_owned(), from: version(tag)?, update })
+    }
+
+    /// Chooses tags to try, the newest first: the two newest that are allowed, then the policy's own. An installed
+    /// version that is allowed is never left for an older one.
+    #[must_use]
+    pub fn candidates<'t>(&'t self, tags: &'t [String], installed: Option<&str>) -> Vec<&'t str> {
+        let allows = |to: &Version| self.update.allows(&self.from, to);
+        let installed = installed.and_then(version).filter(allows);
+        let mut newer: Vec<_> = tags.iter().filter_map(|tag| Some((version(tag)?, tag.as_str()))).collect();
+        newer.retain(|(version, _)| allows(version) && installed.as_ref().is_none_or(|least| version >= least));
+        newer.sort_unstable();
+        let own = installed.is_none().then_some(self.tag.as_str());
+        newer.iter().rev().map(|(_, tag)| *tag).take(NEWEST).chain(own).collect()
+    }
+}
+
 /// Reads the version in a tag: `1.2.3` or `v1.2.3`.
 #[must_use]
 pub fn version(tag: &str) -> Option<Version> {
@@ -76,6 +108,19 @@ mod tests {
         assert_eq!(find(Update::Minor, "1.3.0"), None, "a pre-release does not count");
         assert_eq!(find(Update::Minor, "0.9.0"), None, "0.9 promises nothing about 1.0");
         assert_eq!(find(Update::Patch, "2.0.0"), None);
+    }
+
+    #[test]
+    fn the_newest_tags_are_tried_first_and_none_below_the_installed_version() {
+        let tags: Vec<String> = ["1.2.0", "1.2.9", "1.2.10", "v1.2.3", "1.3.0", "latest"].map(str::to_owned).into();
+        let policy = Policy::new("1.2.0", Update::Patch).unwrap();
+        assert_eq!(policy.candidates(&tags, None), ["1.2.10", "1.2.9", "1.2.0"]);
+        assert_eq!(policy.candidates(&tags, Some("1.2.0")), ["1.2.10", "1.2.9", "1.2.0"]);
+        assert_eq!(policy.candidates(&tags, Some("1.2.10")), ["1.2.10"]);
+        assert_eq!(policy.candidates(&tags, Some("1.2.11")), [""; 0], "its tag is gone");
+        assert_eq!(policy.candidates(&tags, Some("3.0.0")), ["1.2.10", "1.2.9", "1.2.0"], "beyond the policy");
+        assert_eq!(policy.candidates(&[], None), ["1.2.0"]);
+        assert_eq!(Policy::new("latest", Update::Patch), None);
     }
 
     #[test]

@@ -96,6 +96,18 @@ pub(crate) enum SettingError {
     NotAPluginName { plugin: String },
     #[error("plugin.{plugin}.source: this plugin is in the binary; plugins.bundled switches it on")]
     SourceOfBundled { plugin: String },
+    #[error("plugin.{plugin}.update is {update}, and there is no plugin.{plugin}.source with newer versions; give one")]
+    UpdateWithoutSource { plugin: String, update: mortise_registry::Update },
+    #[error(
+        "plugin.{plugin}.update is {update}, and the digest in plugin.{plugin}.source allows no other content; take \
+         out one of them"
+    )]
+    UpdateOfDigest { plugin: String, update: mortise_registry::Update },
+    #[error(
+        "plugin.{plugin}.update is {update}, and the tag {tag:?} in plugin.{plugin}.source is not a version to count \
+         from; give one such as 1.2.0"
+    )]
+    UpdateOfTag { plugin: String, update: mortise_registry::Update, tag: String },
     #[error("{key}: must be finite; plugins get their settings as JSON, which has no inf and no nan")]
     NotFinite { key: String },
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use mortise_plugin_host::{Grants, PluginSettings, threshold};
-use mortise_registry::Reference;
+use mortise_registry::{Policy, Reference, Update};
 use mortise_resource::name;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
@@ -23,6 +23,8 @@ pub(crate) struct PluginConfig {
     pub(crate) log_level: String,
     /// Its place in a registry, such as `oci://ghcr.io/acme/demo:1.2.0`; empty for a plugin of another source.
     pub(crate) source: String,
+    /// Newer versions than that of `source` that the server installs by itself.
+    pub(crate) update: Update,
     /// The plugin's own settings; the plugin gets all of them.
     pub(crate) settings: Table,
     /// Rights of the plugin's controllers beyond the plugin's own types.
@@ -31,7 +33,13 @@ pub(crate) struct PluginConfig {
 
 impl Default for PluginConfig {
     fn default() -> Self {
-        Self { log_level: "info".into(), source: String::new(), settings: Table::new(), grants: Grants::default() }
+        Self {
+            log_level: "info".into(),
+            source: String::new(),
+            update: Update::Pin,
+            settings: Table::new(),
+            grants: Grants::default(),
+        }
     }
 }
 
@@ -54,6 +62,8 @@ pub(crate) fn read(plugins: &BTreeMap<String, PluginConfig>) -> Result<PluginSet
 pub(crate) struct Source {
     pub(crate) plugin: String,
     pub(crate) reference: Reference,
+    /// Newer versions to install; `None` for the reference alone.
+    pub(crate) policy: Option<Policy>,
 }
 
 /// The plugins that come from registries.
@@ -62,20 +72,33 @@ pub(crate) fn sources(plugins: &BTreeMap<String, PluginConfig>) -> Result<Vec<So
 }
 
 fn source(name: &str, config: &PluginConfig) -> Result<Option<Source>, SettingError> {
+    let (plugin, update) = (name.to_owned(), config.update);
     if config.source.is_empty() {
-        return Ok(None);
+        return if update == Update::Pin {
+            Ok(None)
+        } else {
+            Err(SettingError::UpdateWithoutSource { plugin, update })
+        };
     }
-    let plugin = name.to_owned();
     if !name::is_valid(&plugin) {
         return Err(SettingError::NotAPluginName { plugin });
     }
     if bundled::find(&plugin).is_some() {
         return Err(SettingError::SourceOfBundled { plugin });
     }
-    match config.source.parse() {
-        Ok(reference) => Ok(Some(Source { plugin, reference })),
-        Err(source) => Err(SettingError::PluginSource { plugin, source }),
-    }
+    let reference: Reference = match config.source.parse() {
+        Ok(reference) => reference,
+        Err(source) => return Err(SettingError::PluginSource { plugin, source }),
+    };
+    let policy = match update {
+        Update::Pin => None,
+        _ if reference.digest.is_some() => return Err(SettingError::UpdateOfDigest { plugin, update }),
+        _ => match Policy::new(reference.tag(), update) {
+            Some(policy) => Some(policy),
+            None => return Err(SettingError::UpdateOfTag { plugin, update, tag: reference.tag().to_owned() }),
+        },
+    };
+    Ok(Some(Source { plugin, reference, policy }))
 }
 
 /// Returns the fault of each plugin's table that has one.
@@ -109,8 +132,7 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> Result<PluginSettings, SettingError> {
-        let plugins = text.parse::<Table>().unwrap().try_into().unwrap();
-        read(&plugins)
+        read(&text.parse::<Table>().unwrap().try_into()?)
     }
 
     #[test]
@@ -138,6 +160,34 @@ mod tests {
     fn a_log_level_that_is_none_is_refused_with_its_plugin() {
         let fault = read_text("[demo]\n[other]\nlog_level = \"loud\"\n").unwrap_err().to_string();
         assert!(fault.starts_with("plugin.other.log_level \"loud\" is not a level; use off, error,"), "{fault}");
+    }
+
+    #[test]
+    fn an_update_needs_a_version_to_count_from() {
+        let read_source = |source: &str, update: &str| {
+            let digest = format!("sha256:{}", "0".repeat(64));
+            let source = source.replace("DIGEST", &digest);
+            read_text(&format!("[stamp]\nsource = \"{source}\"\nupdate = \"{update}\"\n"))
+                .map_err(|error| error.to_string())
+        };
+        for (source, update) in [("oci://a.example/x:v1.2.0", "patch"), ("oci://a.example/x:1.2.0@DIGEST", "pin")] {
+            read_source(source, update).unwrap();
+        }
+        for (source, update, fault) in [
+            ("", "patch", "plugin.stamp.update is patch, and there is no plugin.stamp.source"),
+            (
+                "oci://a.example/x:1.2.0@DIGEST",
+                "minor",
+                "plugin.stamp.update is minor, and the digest in plugin.stamp.source",
+            ),
+            ("oci://a.example/x", "minor", "plugin.stamp.update is minor, and the tag \"latest\""),
+            ("oci://a.example/x:1.2", "patch", "plugin.stamp.update is patch, and the tag \"1.2\""),
+        ] {
+            let error = read_source(source, update).unwrap_err();
+            assert!(error.starts_with(fault), "{error}");
+        }
+        let fault = read_source("oci://a.example/x:1.2.0", "major").unwrap_err();
+        assert!(fault.contains("unknown variant `major`"), "{fault}");
     }
 
     #[test]

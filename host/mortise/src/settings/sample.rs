@@ -35,11 +35,13 @@ const TAIL: &str = r#"
 # Each plugin can have a table of its own, by its name. The plugin gets all of `settings` as JSON, and may refuse it.
 # `log_level` is the lowest level that is taken from the plugin's log: off, error, warn, info (the default), debug or trace;
 # log.level then decides which lines go to stderr. Changes of `settings` and `grants` apply at once. `source` is the place of the
-# plugin in a registry, from which the server installs it (docs/registries.md).
+# plugin in a registry, from which the server installs it, and `update` the newer versions that it installs by itself, too:
+# "pin" (the default, none), "patch" or "minor" (docs/registries.md).
 #
 # [plugin.demo]
 # log_level = "debug"
 # source = "oci://ghcr.io/acme/demo:1.2.0"
+# update = "patch"
 # [plugin.demo.settings]
 # controller = true   # gives every artist albums
 #

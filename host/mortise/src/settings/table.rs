@@ -160,6 +160,8 @@ section! {
         /// Registries, as HOST or HOST:PORT, that are asked over plain http: others on the way can read and change
         /// everything.
         plain_http_registries: Vec<String> = Vec::new();
+        /// Time between two looks for newer versions of plugins with `update` in [plugin.NAME].
+        update_check_s: Seconds = Seconds(6 * 60 * 60), Range::seconds(60, 31 * 24 * 60 * 60);
     }
 }
 

@@ -24,9 +24,15 @@ use crate::{
 /// Name of a component in errors until its own is known.
 const UPLOAD: &str = "the upload";
 
-/// Returns the name that a component gives itself. It must be trusted as for a load, since its code runs for that; the
+/// The name and the version that a component gives itself.
+pub(crate) struct OwnNames {
+    pub(crate) name: String,
+    pub(crate) version: String,
+}
+
+/// Asks a component for its name and version. It must be trusted as for a load, since its code runs for that; the
 /// compiled code stays in the cache for the load.
-pub(crate) async fn own_name(core: &Core, bytes: &[u8], signature: Option<Vec<u8>>) -> Result<String, Error> {
+pub(crate) async fn own_names(core: &Core, bytes: &[u8], signature: Option<Vec<u8>>) -> Result<OwnNames, Error> {
     let request = LoadRequest {
         source: UPLOAD.to_owned(),
         bytes: bytes.to_vec(),
@@ -39,7 +45,7 @@ pub(crate) async fn own_name(core: &Core, bytes: &[u8], signature: Option<Vec<u8
     core.verify(&request).await.map_err(Failure::into_error)?;
     let _place = core.work.place().await;
     let manifest = Plugin::describe(&core.sandbox, UPLOAD, bytes).await.map_err(|e| Failure::from(e).into_error())?;
-    Ok(manifest.name.to_string())
+    Ok(OwnNames { name: manifest.name.to_string(), version: manifest.version.to_string() })
 }
 
 /// Returns the resource, and whether it was up to date already.
