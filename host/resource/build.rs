@@ -10,13 +10,14 @@ use std::{
 use prost::Message;
 
 /// The files that this crate generates from.
-const FILES: [&str; 28] = [
+const FILES: [&str; 29] = [
     "goten/types/memo.proto",
     "goten/types/meta.proto",
     "goten/types/multi_region_policy.proto",
     "goten/types/selector.proto",
     "goten/types/view.proto",
     "goten/types/watch_type.proto",
+    "hashicorp/consul/resource/annotations.proto",
     "hashicorp/consul/resource/resource.proto",
     "hashicorp/consul/tenancy/v2beta1/tenancy.proto",
     "mortise/plugin/v1/manifest.proto",

@@ -9,6 +9,7 @@ fn main() -> Result<(), Error> {
         .file("mortise/test/v1/thing.proto")
         .file("mortise/test/v1/everything.proto")
         .file("mortise/test/v1/node.proto")
+        .file("mortise/test/v1/placed.proto")
         .file("hashicorp/consul/internal/demo/v2/demo.proto")
         .run()
 }

@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::support::{Setup, artist, id, resource};
+use crate::support::{Setup, artist, id, refusal, resource, tenancy};
+use mortise_resource::manifest::Scope;
 use mortise_test_guests::{bad_manifests, good_manifest, manifest_only};
 use prost::Message as _;
+use tonic::Code;
 
 /// Log texts for each bad manifest: the fault, and the correct form.
 const SAYS: [(&str, &[&str]); 31] = [
@@ -84,6 +86,37 @@ async fn every_bad_manifest_is_refused_with_what_to_do() {
     }
     assert!(server.is_unknown("good.v1.Thing").await);
     server.write(artist("korn")).await.unwrap();
+}
+
+/// An author who comes from Consul's guide declares the scope in the .proto file.
+#[tokio::test]
+async fn the_option_of_consul_declares_the_scope_of_a_type() {
+    let with_scope = |scope: i32, group: &str| {
+        let mut manifest = good_manifest();
+        manifest.name = group.to_owned();
+        for declared in &mut manifest.types {
+            (declared.group, declared.scope) = (group.to_owned(), scope);
+            "mortise.test.v1.Placed".clone_into(&mut declared.message);
+        }
+        manifest_only(&manifest.encode_to_vec())
+    };
+    let setup = Setup::new().component("placed", with_scope(0, "placed"));
+    let server = setup.component("other", with_scope(Scope::Cluster.into(), "other")).start().await;
+    let mut in_partition = resource(id("placed.v1.Thing", "one"), None);
+    in_partition.id.as_mut().unwrap().tenancy = Some(tenancy("default", "default"));
+    let (code, message) = refusal(server.write(in_partition.clone()).await);
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.contains("partition scoped resource placed.v1.Thing cannot have a namespace"), "{message}");
+    in_partition.id.as_mut().unwrap().tenancy = None;
+    let stored = server.write(in_partition).await.unwrap();
+    assert_eq!(stored.id.unwrap().tenancy.unwrap().partition, "default");
+    let line = server.refused_file("/other.wasm");
+    assert!(
+        line.contains(
+            "type other.v1.Thing: the option hashicorp.consul.resource.spec of message mortise.test.v1.Placed"
+        ) && line.contains("says partition, and the manifest cluster; take out one of them"),
+        "{line}"
+    );
 }
 
 fn good() -> Vec<u8> {

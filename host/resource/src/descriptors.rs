@@ -38,17 +38,30 @@ impl From<prost_types::FileDescriptorSet> for FileDescriptorSet {
 /// does not decode.
 #[must_use]
 pub fn field_options<O: Message + Default>(file: &[u8]) -> HashMap<String, FieldOptions<O>> {
+    let decoded = |field: Field| Some((u32::try_from(field.number).ok()?, O::decode(&*field.options?).ok()?));
+    let options = |message: DeclaredMessage| message.fields.into_iter().filter_map(decoded).collect();
+    let all = messages(file).into_iter().map(|(name, message)| (name, options(message)));
+    all.filter(|(_, options): &(_, FieldOptions<O>)| !options.is_empty()).collect()
+}
+
+/// Finds the options of a message of a file, as far as `O` declares them; `None` without options.
+///
+/// # Errors
+/// The options do not decode as `O`.
+pub fn message_options<O: Message + Default>(file: &[u8], message: &str) -> Result<Option<O>, DecodeError> {
+    let found = messages(file).into_iter().find(|(name, _)| name == message);
+    found.and_then(|(_, message)| message.options).map(|options| O::decode(&*options)).transpose()
+}
+
+/// The messages of a file with their full names, nested ones included.
+fn messages(file: &[u8]) -> Vec<(String, DeclaredMessage)> {
     let File { package, messages } = File::decode(file).unwrap_or_default();
-    let mut found = HashMap::new();
+    let mut found = Vec::new();
     let mut open: Vec<_> = messages.into_iter().map(|message| (package.clone(), message)).collect();
-    while let Some((parent, DeclaredMessage { name, fields, nested })) = open.pop() {
-        let name = if parent.is_empty() { name } else { format!("{parent}.{name}") };
-        let decoded = |field: Field| Some((u32::try_from(field.number).ok()?, O::decode(&*field.options?).ok()?));
-        let options: FieldOptions<O> = fields.into_iter().filter_map(decoded).collect();
-        open.extend(nested.into_iter().map(|message| (name.clone(), message)));
-        if !options.is_empty() {
-            found.insert(name, options);
-        }
+    while let Some((parent, mut message)) = open.pop() {
+        let name = if parent.is_empty() { message.name.clone() } else { format!("{parent}.{}", message.name) };
+        open.extend(std::mem::take(&mut message.nested).into_iter().map(|message| (name.clone(), message)));
+        found.push((name, message));
     }
     found
 }
@@ -71,6 +84,8 @@ struct DeclaredMessage {
     fields: Vec<Field>,
     #[prost(message, repeated, tag = "3")]
     nested: Vec<DeclaredMessage>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    options: Option<Vec<u8>>,
 }
 
 /// The used part of `FieldDescriptorProto`.

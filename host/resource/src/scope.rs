@@ -11,7 +11,8 @@ pub enum Scope {
     Partition,
     /// A partition and a namespace.
     Namespace,
-    /// The units of the resource's id, never defaulted and never checked: for the tombstone type alone.
+    /// The units of the resource's id, never defaulted and never checked: for the tombstone type alone. In the
+    /// declaration of a plugin's type, the scope of the message's option `hashicorp.consul.resource.spec`.
     Undefined,
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use mortise_resource::{descriptors::FileDescriptorSet, wire::WireError};
 use prost::{DecodeError, Message, encoding::message};
-use prost_types::FileDescriptorProto;
+use prost_types::{FileDescriptorProto, FileDescriptorSet as FileDescriptorProtos};
 use protox::{
     Compiler,
     file::{ChainFileResolver, DescriptorSetFileResolver, GoogleFileResolver, IncludeFileResolver},
@@ -58,7 +58,8 @@ impl Protos {
     }
 
     /// Adds a directory to search for imports; directories are searched in order. The well-known types and Mortise's
-    /// own messages, such as `hashicorp/consul/resource/resource.proto`, are always found.
+    /// own messages, such as `hashicorp/consul/resource/resource.proto`, are always found; the option of Consul for
+    /// scopes also by Consul's name, `pbresource/annotations.proto`.
     #[must_use]
     pub fn include(mut self, dir: impl Into<PathBuf>) -> Self {
         self.includes.push(dir.into());
@@ -86,6 +87,7 @@ impl Protos {
         }
         resolver.add(GoogleFileResolver::new());
         resolver.add(DescriptorSetFileResolver::decode(mortise_resource::DESCRIPTORS)?);
+        resolver.add(DescriptorSetFileResolver::new(consul_annotations()?));
         let mut compiler = Compiler::with_file_resolver(resolver);
         compiler.include_imports(true).include_source_info(true).open_files(&self.files)?;
 
@@ -130,6 +132,14 @@ impl Protos {
         fs::write(out.join("descriptors.bin"), files.encode_to_vec())?;
         Ok(())
     }
+}
+
+/// The file with Consul's option of messages, under the name that Consul's own files import.
+fn consul_annotations() -> Result<FileDescriptorProtos, DecodeError> {
+    let mut files = FileDescriptorProtos::decode(mortise_resource::DESCRIPTORS)?;
+    files.file.retain(|file| file.name() == "hashicorp/consul/resource/annotations.proto");
+    files.file.iter_mut().for_each(|file| file.name = Some("pbresource/annotations.proto".to_owned()));
+    Ok(files)
 }
 
 /// Well-known messages that are plain values in Rust.

@@ -57,7 +57,7 @@ pub struct ResourceType<M: 'static> {
 
 impl<M: Message + Name + Default + 'static> ResourceType<M> {
     /// Makes a type without hooks. The group is lower-case, the version is like `v1` or `v2beta1`, the kind is in
-    /// CamelCase.
+    /// CamelCase. [`Scope::Undefined`] leaves the scope to the option `hashicorp.consul.resource.spec` of the message.
     #[must_use]
     pub const fn new(group: &'static str, group_version: &'static str, kind: &'static str, scope: Scope) -> Self {
         let spec = Spec {

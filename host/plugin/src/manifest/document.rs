@@ -26,6 +26,7 @@ use crate::{
         functions::{self, FunctionDecl},
         permission::Permissions,
         references::ReferenceDecls,
+        scope,
         type_name::type_name,
     },
 };
@@ -260,20 +261,13 @@ impl TypeDecl {
         let gvk = Gvk::new(wire.group, wire.group_version, wire.kind);
         let in_type = |fault: ManifestError| fault.at(format!("type {gvk}"));
         type_name(&gvk).map_err(in_type)?;
-        let scope = match wire::Scope::try_from(wire.scope) {
-            Ok(wire::Scope::Cluster) => Scope::Cluster,
-            Ok(wire::Scope::Partition) => Scope::Partition,
-            Ok(wire::Scope::Namespace) => Scope::Namespace,
-            Ok(wire::Scope::Unspecified) | Err(_) => {
-                return Err(in_type(ManifestError::new("scope is required: cluster, partition or namespace")));
-            }
-        };
         let message = pool.get_message_by_name(&wire.message).ok_or_else(|| {
             let message = &wire.message;
             in_type(fault(format!(
                 "message {message:?} is not in the manifest's descriptors; add the file that defines it"
             )))
         })?;
+        let scope = scope::read(wire.scope, &message).map_err(in_type)?;
         let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(in_type)?;
         let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(in_type)?;
         for (question, hook, permission) in [

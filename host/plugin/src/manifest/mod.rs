@@ -9,4 +9,5 @@ pub(crate) mod field_path;
 pub(crate) mod functions;
 pub(crate) mod permission;
 pub(crate) mod references;
+pub(crate) mod scope;
 pub(crate) mod type_name;
