@@ -27,6 +27,7 @@ mod registries;
 mod resources;
 mod start;
 mod tls;
+mod upgrade;
 mod urls;
 mod validate;
 mod words;

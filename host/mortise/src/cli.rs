@@ -13,6 +13,7 @@ use crate::{
     offline::{Check, Compact, Restore},
     server_flags::Common,
     settings::{ConfigError, Overrides, Settings, parts, plugin},
+    upgrade::Upgrade,
     validate::Validate,
 };
 
@@ -61,6 +62,12 @@ pub(crate) enum Command {
          mortise validate config.toml --data-dir /var/lib/mortise/data"
     ))]
     Validate(Validate),
+    /// Checks what an upgrade to this binary would meet: settings, the format of the data, and plugins.
+    #[command(after_help = after(
+        "mortise upgrade --check --config /etc/mortise/config.toml\n\
+         mortise upgrade --check --data-dir /var/lib/mortise --plugin-dir /var/lib/mortise/plugin-folder"
+    ))]
+    Upgrade(Upgrade),
     /// The audit log: verifies its files.
     #[command(after_help = after("mortise audit verify --data-dir /var/lib/mortise"))]
     Audit(Audit),

@@ -46,6 +46,7 @@ mod sockets;
 mod store;
 mod systemd;
 mod tasks;
+mod upgrade;
 mod validate;
 
 use std::process::ExitCode;
@@ -68,8 +69,8 @@ fn main() -> ExitCode {
     if let Err(refused) = mortise_cli::check_environment() {
         return mortise_cli::report(Err(refused));
     }
-    // `validate` has these among its findings.
-    if std::env::args_os().nth(1).is_none_or(|command| command != "validate") {
+    // These two have them among their findings.
+    if std::env::args_os().nth(1).is_none_or(|command| command != "validate" && command != "upgrade") {
         mortise_cli::warn_of_misspelt(settings::variables);
     }
     if let Some(provider) = mortise_cli::commands::provider::launch() {
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Migrate(migrate) if migrate.serve => serve(migrate.mode(), migrate.settings()),
         Command::Migrate(migrate) => offline(|| migrate.run()),
         Command::Validate(validate) => mortise_cli::report(validate.run()),
+        Command::Upgrade(upgrade) => mortise_cli::report(upgrade.run()),
         Command::Audit(audit) => mortise_cli::report(audit.run()),
         Command::Client(command) => mortise_cli::block_on(mortise_cli::run(command, cli::Cli::command())),
     }

@@ -192,7 +192,6 @@ const HABIT: &[Word] = &[
     word("uninstall", "", "`mortise plugin remove NAME` removes a plugin"),
     word("unlabel", "", "`mortise label TYPE NAME KEY-` removes a label"),
     word("update", "", "`mortise patch TYPE NAME -p PATCH` changes fields, `mortise apply -f FILE` the whole"),
-    word("upgrade", "", "`mortise plugin install FILE.wasm` replaces a plugin; a new binary opens every older store"),
     word("use", "", "`mortise context use NAME` changes the context"),
     word("verify", "", "`mortise check` verifies a store, `mortise plugin verify FILE` the signature of a plugin"),
     word("whoami", "", "`mortise auth whoami` shows the caller"),

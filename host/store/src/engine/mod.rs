@@ -134,6 +134,20 @@ impl SledBackend {
         self.ask(Job::Check).await
     }
 
+    /// Reads the number of the format of the store in `path`, which a server may have open; `None` without a store.
+    /// Changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when there is no number; faults of the file system.
+    pub fn format(path: &Path) -> Result<Option<u32>, StoreError> {
+        let dir = path.join(files::layout::STORE);
+        match dir.try_exists() {
+            Ok(true) => files::format::check(path, &dir).map(Some),
+            Ok(false) => Ok(None),
+            Err(source) => Err(StoreError::Io { path: dir, action: "read", source }),
+        }
+    }
+
     /// Checks the store in `path` while no server has it open, without changing it: works on a copy, which needs space
     /// beside the store or in `work_dir`. Blocks.
     ///

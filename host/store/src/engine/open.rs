@@ -17,7 +17,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
+    fs,
     path::Path,
     sync::{Arc, OnceLock},
     thread::{self, JoinHandle},
