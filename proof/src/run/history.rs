@@ -29,6 +29,8 @@ use super::{
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two looks at the progress.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Pause between two looks at deferred deletions, which list everything.
+const END_PAUSE: Duration = Duration::from_millis(50);
 /// Attempts of a call at the end.
 const ATTEMPTS: usize = 5;
 /// Rows of the watched pages.
@@ -253,7 +255,7 @@ async fn end(client: &mut Client, world: &World) -> Option<Vec<State>> {
         for state in states.iter().filter(blocks) {
             client.write_node(&state.key, ("", Some(state.version)), Vec::new()).await;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(END_PAUSE).await;
     }
     let kinds = world.kinds().into_iter().filter(|kind| *kind != NAMESPACE);
     // The marks come last, since watches end with them.
