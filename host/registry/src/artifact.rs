@@ -88,11 +88,17 @@ fn encode<T: serde::Serialize>(value: &T, file: &str) -> Result<Vec<u8>, Registr
     crate::api::json(value, file)
 }
 
-/// Finds the layer of the component in a manifest. The error is the fault.
-pub(crate) fn layer<'m>(media_type: &str, manifest: &'m Manifest) -> Result<&'m Descriptor, String> {
-    if INDEXES.contains(&media_type) || INDEXES.contains(&manifest.media_type.as_str()) {
+/// Fails for a media type of lists of manifests. The error is the fault.
+pub(crate) fn refuse_list(media_type: &str) -> Result<(), String> {
+    if INDEXES.contains(&media_type) {
         return Err("it is a list of manifests; name one of them by its digest".to_owned());
     }
+    Ok(())
+}
+
+/// Finds the layer of the component in a manifest. The error is the fault.
+pub(crate) fn layer(manifest: &Manifest) -> Result<&Descriptor, String> {
+    refuse_list(&manifest.media_type)?;
     let mut found = manifest.layers.iter().filter(|layer| LAYERS.contains(&layer.media_type.as_str()));
     match (found.next(), found.next()) {
         (Some(layer), None) => Ok(layer),
@@ -126,7 +132,7 @@ mod tests {
         let config: serde_json::Value = serde_json::from_slice(&made.config).unwrap();
         assert_eq!(config["os"], "wasip2");
         assert_eq!(config["layerDigests"][0], manifest.layers[0].digest.to_string());
-        assert_eq!(layer(MANIFEST, &manifest).unwrap().digest.hex(), manifest.layers[0].digest.hex());
+        assert_eq!(layer(&manifest).unwrap().digest.hex(), manifest.layers[0].digest.hex());
     }
 
     #[test]
@@ -136,10 +142,10 @@ mod tests {
         let manifest: Manifest = serde_json::from_slice(&made.manifest).unwrap();
         let twice =
             Manifest { layers: [manifest.layers.clone(), manifest.layers.clone()].concat(), ..manifest.clone() };
-        assert!(layer(MANIFEST, &twice).unwrap_err().contains("several layers"));
-        assert!(layer(INDEX, &manifest).unwrap_err().contains("list of manifests"));
+        assert!(layer(&twice).unwrap_err().contains("several layers"));
+        assert!(refuse_list(INDEX).unwrap_err().contains("list of manifests") && refuse_list(MANIFEST).is_ok());
         let image = Manifest { layers: vec![Descriptor::of("application/x-tar", b"")], ..manifest };
-        assert!(layer(MANIFEST, &image).unwrap_err().contains("no layer of the type application/wasm"));
+        assert!(layer(&image).unwrap_err().contains("no layer of the type application/wasm"));
         let fault = Artifact::of_component(b"text".to_vec(), &about).unwrap_err();
         assert_eq!(fault.to_string(), "demo.wasm is not a component: it is not WebAssembly");
     }

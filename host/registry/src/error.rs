@@ -162,6 +162,9 @@ impl RegistryError {
             Self::NotFound { .. } => {
                 "check the name, the tag and the digest: `mortise plugin search HOST/NAME` lists tags"
             }
+            Self::Refused { code: StatusCode::BAD_REQUEST, .. } => {
+                "does it want TLS? --registry-ca FILE (plugins.registry_ca_file) names its authorities (PEM)"
+            }
             Self::Refused { .. } | Self::Redirect { .. } | Self::Malformed { .. } => {
                 "is it a registry of OCI artifacts?"
             }

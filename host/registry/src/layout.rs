@@ -1,5 +1,5 @@
 //! A set of components with their signatures in one file, for a network without a way out: an OCI image layout in a
-//! tar archive. `oras` reads it (`oras copy --from-oci-layout SET.tar:HOST/NAME:TAG …`), and manifests keep their digests.
+//! tar archive. `oras` reads it (`oras cp -r --from-oci-layout-path SET.tar HOST/NAME:TAG …`), and manifests keep their digests.
 //!
 //! # Cost and limits
 //! A set is read into memory: at most [`MAX_COMPONENTS`] components and [`MAX_BYTES`], twice. Every file in it is compared
@@ -15,7 +15,7 @@ use tar::{Archive, Builder, EntryType, Header};
 use crate::{
     artifact::{self, Artifact, MAX_CONFIG, MAX_SIGNATURE, MAX_SIGNATURES},
     digest::Digest,
-    manifest::{Descriptor, Index, MANIFEST, MINISIGN, Manifest},
+    manifest::{Descriptor, Index, MINISIGN, Manifest},
     reference::{Reference, SCHEME},
     wasm,
 };
@@ -201,7 +201,7 @@ fn members(index: &Index, files: &BTreeMap<Digest, Vec<u8>>) -> Result<Vec<Membe
         let reference = reference.pinned(entry.digest.clone());
         let fault = |fault: String| LayoutError::Member { reference: reference.to_string(), fault };
         let manifest = parse_manifest(&entry.digest, files).map_err(fault)?;
-        artifact::layer(MANIFEST, &manifest).map_err(fault)?;
+        artifact::layer(&manifest).map_err(fault)?;
         let artifact = gather(&entry.digest, &manifest, files).map_err(fault)?;
         // Several names of one component have a copy each.
         bytes = bytes.saturating_add(artifact.layer.len() as u64);

@@ -3,7 +3,7 @@
 //! # Contract
 //! Content is used only if its SHA-256 is the one that was asked for: that of a reference with a digest, or that of the
 //! manifest. The layout is that of WebAssembly artifacts (a config of the type [`manifest::WASM_CONFIG`], and one layer
-//! of the type [`manifest::WASM_LAYER`]), as `wkg`, `wash` and `oras` have it; none of them was tried yet. A signature in
+//! of the type [`manifest::WASM_LAYER`]), as `wkg`, `wash` and `oras` have it; `.ci/registries` tries `oras`. A signature in
 //! minisign's format is an artifact of the type [`manifest::MINISIGN`] that refers to the component's manifest. It is
 //! listed by the referrers API, and by the tag `sha256-DIGEST` where a registry lacks that. Nothing here decides
 //! whether a signature is trusted.
@@ -43,4 +43,5 @@ pub use digest::{Digest, DigestError};
 pub use error::RegistryError;
 pub use reference::{Place, Reference, ReferenceError, Repository, SCHEME};
 pub use registry::{Options, Pulled, Registry, Resolved};
+pub use semver::Version;
 pub use versions::{Policy, Update, newest, version};

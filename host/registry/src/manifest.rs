@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::digest::Digest;
 
@@ -80,6 +80,7 @@ pub struct Manifest {
     /// The config.
     pub config: Descriptor,
     /// The layers.
+    #[serde(default, deserialize_with = "or_empty")]
     pub layers: Vec<Descriptor>,
     /// The manifest that this one refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,10 +122,16 @@ pub struct Index {
     #[serde(default)]
     pub media_type: String,
     /// The manifests.
+    #[serde(default, deserialize_with = "or_empty")]
     pub manifests: Vec<Descriptor>,
     /// Notes, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// Reads a list; programs in Go write an empty one as null.
+fn or_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Descriptor>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 impl Default for Index {

@@ -196,11 +196,12 @@ impl Registry {
     async fn read_manifest(&self, reference: &Reference) -> Result<Resolved, RegistryError> {
         let raw = api::manifest(&self.session, &reference.repository.name, &reference.target()).await?;
         let refused = |fault| RegistryError::NotComponent { reference: reference.to_string(), fault };
+        artifact::refuse_list(&raw.media_type).map_err(refused)?;
         let manifest: Manifest = serde_json::from_slice(&raw.bytes).map_err(|error| match raw.media_type.as_str() {
             MANIFEST => refused(api::clean(&format!("its manifest is malformed: {error}"))),
             other => refused(format!("it is of the type {:?}", other.chars().take(100).collect::<String>())),
         })?;
-        let layer = artifact::layer(&raw.media_type, &manifest).map_err(refused)?.clone();
+        let layer = artifact::layer(&manifest).map_err(refused)?.clone();
         Ok(Resolved {
             reference: reference.pinned(raw.digest.clone()),
             version: manifest.annotations.get(VERSION).cloned(),

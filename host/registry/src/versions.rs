@@ -60,17 +60,18 @@ impl Policy {
         Some(Self { tag: tag.to_owned(), from: version(tag)?, update })
     }
 
-    /// Chooses tags to try, the newest first: the two newest that are allowed, then the policy's own. An installed
-    /// version that is allowed is never left for an older one.
+    /// Chooses tags to try, the newest first: the two newest versions that are allowed, then the policy's own. None is as
+    /// old as `above`, the version that serves or that an operator went back from.
     #[must_use]
-    pub fn candidates<'t>(&'t self, tags: &'t [String], installed: Option<&str>) -> Vec<&'t str> {
-        let allows = |to: &Version| self.update.allows(&self.from, to);
-        let installed = installed.and_then(version).filter(allows);
+    pub fn candidates<'t>(&'t self, tags: &'t [String], above: Option<&Version>) -> Vec<&'t str> {
+        let is_above = |version: &Version| above.is_none_or(|above| version.cmp_precedence(above).is_gt());
         let mut newer: Vec<_> = tags.iter().filter_map(|tag| Some((version(tag)?, tag.as_str()))).collect();
-        newer.retain(|(version, _)| allows(version) && installed.as_ref().is_none_or(|least| version >= least));
-        newer.sort_unstable();
-        let own = installed.is_none().then_some(self.tag.as_str());
-        newer.iter().rev().map(|(_, tag)| *tag).take(NEWEST).chain(own).collect()
+        newer.retain(|(version, _)| self.update.allows(&self.from, version) && is_above(version));
+        newer.sort_unstable_by(|one, other| other.cmp(one));
+        // Two tags of one version, such as 1.2.3 and v1.2.3.
+        newer.dedup_by(|one, other| one.0 == other.0);
+        let own = is_above(&self.from).then_some(self.tag.as_str());
+        newer.into_iter().map(|(_, tag)| tag).take(NEWEST).chain(own).collect()
     }
 }
 
@@ -111,14 +112,19 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_tags_are_tried_first_and_none_below_the_installed_version() {
-        let tags: Vec<String> = ["1.2.0", "1.2.9", "1.2.10", "v1.2.3", "1.3.0", "latest"].map(str::to_owned).into();
+    fn the_newest_tags_are_tried_first_and_none_that_is_not_newer() {
+        let tags: Vec<String> = ["1.2.0", "1.2.9", "1.2.10", "v1.2.10", "v1.2.3", "1.3.0", "1.2.11-rc.1", "latest"]
+            .map(str::to_owned)
+            .into();
         let policy = Policy::new("1.2.0", Update::Patch).unwrap();
-        assert_eq!(policy.candidates(&tags, None), ["1.2.10", "1.2.9", "1.2.0"]);
-        assert_eq!(policy.candidates(&tags, Some("1.2.0")), ["1.2.10", "1.2.9", "1.2.0"]);
-        assert_eq!(policy.candidates(&tags, Some("1.2.10")), ["1.2.10"]);
-        assert_eq!(policy.candidates(&tags, Some("1.2.11")), [""; 0], "its tag is gone");
-        assert_eq!(policy.candidates(&tags, Some("3.0.0")), ["1.2.10", "1.2.9", "1.2.0"], "beyond the policy");
+        let candidates = |above: &str| policy.candidates(&tags, version(above).as_ref());
+        assert_eq!(candidates(""), ["v1.2.10", "1.2.9", "1.2.0"], "one of the two tags of 1.2.10");
+        assert_eq!(candidates("1.2.0"), ["v1.2.10", "1.2.9"]);
+        assert_eq!(candidates("1.2.9"), ["v1.2.10"]);
+        for newest in ["1.2.10", "1.2.10+build.5", "1.2.11", "3.0.0"] {
+            assert_eq!(candidates(newest), [""; 0], "{newest}");
+        }
+        assert_eq!(candidates("1.2.10-rc.1"), ["v1.2.10"]);
         assert_eq!(policy.candidates(&[], None), ["1.2.0"]);
         assert_eq!(Policy::new("latest", Update::Patch), None);
     }

@@ -303,6 +303,8 @@ impl State {
             })
         });
         let manifests: Vec<_> = refers.collect();
+        // Registries in Go write an empty list so.
+        let manifests = if manifests.is_empty() { Value::Null } else { Value::Array(manifests) };
         let index = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
                            "manifests": manifests});
         with(full(200, index.to_string()), CONTENT_TYPE, "application/vnd.oci.image.index.v1+json")

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use mortise_keys::signature::read_signature;
-use mortise_registry::Reference;
+use mortise_registry::{Reference, version};
 use mortise_resource::{data::InstallRequest, name};
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -123,6 +123,9 @@ impl Install {
                 let name = &seen.name;
                 let before = match seen.plugin.previous_version.as_str() {
                     "" => String::new(),
+                    previous if version(previous) > version(&seen.plugin.version) => {
+                        format!("; the newer version {previous} is kept for a rollback")
+                    }
                     previous => format!("; version {previous} is kept for a rollback"),
                 };
                 ui::line(match answer.unchanged {

@@ -22,6 +22,8 @@ pub(super) struct Signature {
     pub(super) text: Vec<u8>,
     /// The key that made it, with its comment; `None` if no key was given to compare with.
     pub(super) signer: Option<String>,
+    /// Number of signatures that the registry lists.
+    pub(super) listed: usize,
 }
 
 impl Keys {
@@ -39,7 +41,7 @@ impl Keys {
     }
 }
 
-/// Chooses a component's signature: the newest by one of the keys, or the newest of all without keys.
+/// Chooses a component's signature: the last of the list by one of the keys, or the last of all without keys.
 ///
 /// # Errors
 /// Keys are given, and no signature is by one of them.
@@ -49,16 +51,17 @@ pub(super) fn signature(
     signatures: &[Artifact],
     keys: &[PublicKey],
 ) -> Result<Option<Signature>, CliError> {
-    let mut newest_first = signatures.iter().rev().map(|signature| &signature.layer);
+    let listed = signatures.len();
+    let mut last_first = signatures.iter().rev().map(|signature| &signature.layer);
     if keys.is_empty() {
-        return Ok(newest_first.next().cloned().map(|text| Signature { text, signer: None }));
+        return Ok(last_first.next().cloned().map(|text| Signature { text, signer: None, listed }));
     }
     let mut faults = Vec::new();
-    for text in newest_first {
+    for text in last_first {
         match verify(component, text, keys) {
             Ok(who) => {
                 let signer = Some(format!("{}: {}", who.key, who.comment));
-                return Ok(Some(Signature { text: text.clone(), signer }));
+                return Ok(Some(Signature { text: text.clone(), signer, listed }));
             }
             Err(fault) => faults.push(fault.to_string()),
         }
@@ -126,7 +129,12 @@ impl Fetch {
     pub(super) fn signed(&self) -> String {
         match &self.signature {
             None => "without a signature".to_owned(),
-            Some(Signature { signer: None, .. }) => "with a signature that no key was compared with".to_owned(),
+            Some(Signature { signer: None, listed: ..=1, .. }) => {
+                "with a signature that no key was compared with".to_owned()
+            }
+            Some(Signature { signer: None, listed, .. }) => {
+                format!("with one of {listed} signatures, which no key was compared with; --key chooses that of a key")
+            }
             Some(Signature { signer: Some(signer), .. }) => format!("signed by the key {signer}"),
         }
     }

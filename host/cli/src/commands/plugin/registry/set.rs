@@ -76,7 +76,8 @@ impl Export {
 /// Arguments of `plugin import`.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// The archive, from `mortise plugin export`, or an OCI layout of others
+    /// The archive, from `mortise plugin export`, or an OCI layout of others in a tar archive, with the whole name of each
+    /// plugin: HOST/NAME:TAG
     #[arg(value_name = "SET.tar")]
     set: PathBuf,
     /// A registry for the plugins, oci://HOST[/PREFIX], or a folder for NAME.wasm and NAME.wasm.minisig
