@@ -56,7 +56,6 @@ const ELSEWHERE: [(&str, &[&str]); 13] = [
         "the machine would have to be broken: no threads, no random numbers, no shell, no working directory",
         &[
             "cannot start threads",
-            "cannot check the plugins: …",
             "the thread of the log cannot be started: …",
             "cannot listen for Ctrl-C",
             "cannot find this program",
@@ -141,7 +140,7 @@ const ELSEWHERE: [(&str, &[&str]); 13] = [
             "… panicked (…), so the server stops, to be started again; please report it with the log",
             "it took longer than … hours, and was ended",
             "the server refuses the component of …: …",
-            "the component of … says that it is version …, older than …; give its digest in the source to go back to it",
+            "the component of … says that it is version …, older than …; push it under its own version, or give its digest in the source, without update",
             "the plugin's resource cannot be read: …",
             "another server takes the backups now, and this one ended its own",
             "it panicked (…); please report it with the log",

@@ -326,10 +326,20 @@ async fn a_newer_version_that_is_refused_leaves_the_newest_that_fits() {
     server.metric_until(FAULT, 1.0).await;
     logged(&server, &["acme/stamp:1.0.2@sha256:"]).await;
     asked_for(&registry, "/tags/list").await;
-    assert_eq!(until_version_of(&server).await, "1.0.1");
+    assert_eq!(server.plugin(NAME).await.unwrap().data.version, "1.0.1");
     push_version(&registry, "1.0.3").await;
     until_version(&server, "1.0.3").await;
     server.metric_until(FAULT, 0.0).await;
+    // Two that are refused: the server looks at neither the one that serves nor that of the source.
+    for version in ["1.0.4", "1.0.5"] {
+        push_content(&registry, &versioned("no-hook", version), &format!("acme/stamp:{version}"), None).await;
+    }
+    server.metric_until(FAULT, 1.0).await;
+    for _ in 0..3 {
+        asked_for(&registry, "/tags/list").await;
+        let seen = server.plugin(NAME).await.unwrap();
+        assert_eq!(seen.data.version, "1.0.3", "{seen:?}");
+    }
     assert!(server.stop().await.success());
 }
 
@@ -379,11 +389,32 @@ async fn an_older_component_under_a_newer_tag_is_refused() {
         server.metric_until(FAULT, 1.0).await;
         logged(&server, &[place, "says that it is version 1.0.0, older than 1.0."]).await;
         asked_again(&registry).await;
-        assert_eq!(until_version_of(&server).await, "1.0.1");
+        assert_eq!(server.plugin(NAME).await.unwrap().data.version, "1.0.1");
         assert!(server.stop().await.success());
     }
     // Its digest says that it is wanted.
     let digest = test_registry::digest(&registry.raw_manifest("acme/stamp", "latest").unwrap());
     let server = moving.start(&source(&format!("{latest}@{digest}"))).await;
     until_version(&server, "1.0.0").await;
+}
+
+/// With a policy the source is asked for as long as the server runs, and a plugin that is removed stays so.
+#[tokio::test]
+async fn a_removed_plugin_with_a_policy_comes_back_at_the_next_start() {
+    let registry = TestRegistry::start(true).await;
+    let one = push_version(&registry, "1.0.0").await;
+    let other = push(&registry, "no-hook", "acme/no-hook:1.0.0", None).await;
+    let config = format!("{}[plugin.no-hook]\nsource = \"{other}\"\nupdate = \"patch\"\n", following(&one, "patch"));
+    let place = Place::new();
+    let server = place.start(&config).await;
+    until_version(&server, "1.0.0").await;
+    // A look after the install notes that the plugin serves.
+    asked_for(&registry, "/acme/stamp/tags/list").await;
+    server.plugins().await.remove(data::RemoveRequest { name: NAME.to_owned() }).await.unwrap();
+    push_version(&registry, "1.0.1").await;
+    asked_for(&registry, "/acme/no-hook/tags/list").await;
+    assert!(!serves(&server, NAME).await);
+    assert!(server.stop().await.success());
+    let server = place.start(&config).await;
+    until_version(&server, "1.0.1").await;
 }

@@ -8,8 +8,9 @@
 //! went back, and a plugin that an operator disabled, stay so. Without a registry the server goes on with what it has.
 //!
 //! With a policy, the tags of the source are read again at each `plugins.update_check_s`, and the newest version that
-//! the policy allows is installed in the same way. If it is refused, the one before is, and the fault stays. A version
-//! is never left for an older one.
+//! the policy allows is installed in the same way. If it is refused, the one before is tried, and the fault stays. No
+//! version is left for an older one, nor one installed up to that from which an operator went back. A plugin that an
+//! operator removes stays so until the next start.
 //!
 //! A component must be as new as the version in its tag; behind a tag without a version, as new as the installed one.
 //!
@@ -27,12 +28,13 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use mortise_controller::Leases;
 use mortise_keys::signature::{PublicKey, verify};
 use mortise_plugin_manager::Manager;
 use mortise_registry::{CredentialSource, Options, Pulled, Reference, Registry, RegistryError, version};
 use mortise_resource::{Code, Error, data, pb, types};
-use mortise_service::{Caller, Consistency, ResourceService};
+use mortise_service::{Caller, Consistency, ResourceService, registry::Registry as PluginRegistry};
 use prost::Message as _;
 use tokio::{sync::Semaphore, time::sleep};
 
@@ -71,8 +73,8 @@ enum SourceError {
     #[error("the server refuses the component of {reference}: {source}")]
     Install { reference: Reference, source: Error },
     #[error(
-        "the component of {reference} says that it is version {version}, older than {least}; give its digest in the \
-         source to go back to it"
+        "the component of {reference} says that it is version {version}, older than {least}; push it under its own \
+         version, or give its digest in the source, without update"
     )]
     Older { reference: Reference, version: String, least: String },
     #[error("the plugin's resource cannot be read: {0}")]
@@ -83,7 +85,9 @@ impl SourceError {
     /// Returns true if another component may do better.
     fn is_of_component(&self) -> bool {
         match self {
-            Self::Install { .. } | Self::Older { .. } => true,
+            Self::Older { .. } => true,
+            // Other codes are of the server: it stops, has no room, or cannot tell the other servers.
+            Self::Install { source, .. } => matches!(source.code, Code::InvalidArgument | Code::FailedPrecondition),
             Self::Registry { source } => matches!(
                 source,
                 RegistryError::NotComponent { .. }
@@ -150,13 +154,21 @@ impl PluginSources {
     }
 
     /// Keeps the plugins at their sources until the service stops.
-    pub(crate) async fn follow(self, manager: Manager, service: ResourceService, leases: Arc<dyn Leases>) {
+    pub(crate) async fn follow(
+        self,
+        manager: Manager,
+        service: ResourceService,
+        registry: Arc<ArcSwap<PluginRegistry>>,
+        leases: Arc<dyn Leases>,
+    ) {
         let mut lease = leases.lease(LEASE);
         let stopped = service.stopped();
         let working = async {
             // An error means that this server never gets the lease.
             while lease.wait_for(|is_held| *is_held).await.is_ok() {
-                let courses = self.sources.iter().map(|source| self.keep(source, &manager, &service));
+                let course =
+                    |source| Course { sources: &self, source, manager: &manager, service: &service, served: &registry };
+                let courses = self.sources.iter().map(|source| self.keep(course(source)));
                 tokio::select! {
                     _ = futures::future::join_all(courses) => return,
                     () = lost(&mut lease) => {}
@@ -170,15 +182,14 @@ impl PluginSources {
     }
 
     /// Brings one plugin to its source; ends once it serves, unless newer versions count.
-    async fn keep(&self, source: &Source, manager: &Manager, service: &ResourceService) {
-        let Source { plugin, reference, policy } = source;
+    async fn keep(&self, course: Course<'_>) {
+        let Source { plugin, reference, policy } = course.source;
         let fault = metrics::gauge!("mortise_plugin_source_fault", "plugin" => plugin.clone());
         let (first, last) = self.retries;
         let mut retry = first;
-        let mut unfinished = None;
-        let course = Course { sources: self, source, manager, service };
+        let mut progress = Progress::default();
         loop {
-            let brought = course.bring(&mut unfinished).await;
+            let brought = course.bring(&mut progress).await;
             let is_fault = brought.is_err();
             let wait = match brought {
                 Ok(State::Serves) if policy.is_none() => return fault.set(0.0),
@@ -208,39 +219,61 @@ impl PluginSources {
     }
 }
 
+/// Knowledge of a plugin from the looks before.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Digest of a component whose install failed, perhaps on other servers alone.
+    unfinished: Option<String>,
+    /// Whether the plugin has served in this run.
+    has_served: bool,
+}
+
 /// The way of one plugin to its source.
 struct Course<'a> {
     sources: &'a PluginSources,
     source: &'a Source,
     manager: &'a Manager,
     service: &'a ResourceService,
+    /// The plugins that serve.
+    served: &'a ArcSwap<PluginRegistry>,
 }
 
 impl Course<'_> {
     /// Installs the component of the source, or the newest one that its policy allows, unless it serves already. An
-    /// install that failed may be half done on other servers, so the component in `unfinished` is installed again
-    /// although it serves here.
-    async fn bring(&self, unfinished: &mut Option<String>) -> Result<State, SourceError> {
+    /// unfinished install is repeated although its component serves here.
+    async fn bring(&self, progress: &mut Progress) -> Result<State, SourceError> {
         let Source { plugin, reference, policy } = self.source;
+        let known = self.known().await?;
+        let is_removed = known.as_ref().is_none_or(|known| known.withdrawn);
+        if progress.has_served && is_removed {
+            return Ok(State::HeldByOperator);
+        }
         let host = &reference.repository.host;
         let options = Options { plain_http: self.sources.plain.contains(host), ..self.sources.options.clone() };
         let registry = Registry::new(host, options)?;
-        let Some(policy) = policy else { return self.install(&registry, reference, unfinished).await };
+        let Some(policy) = policy else { return self.install(&registry, reference, progress).await };
         let tags = registry.tags(&reference.repository).await?;
         if tags.is_cut {
             tracing::warn!("plugin {plugin}: {} has more tags than are read", reference.repository);
         }
-        let installed = self.loaded().await?.map(|plugin| plugin.version);
+        // The version that serves, or served last.
+        let known = known.filter(|known| !known.withdrawn);
+        let above = known.as_ref().filter(|_| progress.unfinished.is_none()).and_then(|known| version(&known.version));
+        // After a rollback the one before is the one that an operator went back from.
+        let held = known.as_ref().filter(|known| known.rolled_back).and_then(|known| version(&known.previous_version));
         let mut refused = None;
-        for tag in policy.candidates(&tags.names, installed.as_deref()) {
+        for tag in policy.candidates(&tags.names, above.max(held).as_ref()) {
             let candidate = Reference { tag: Some(tag.to_owned()), ..reference.clone() };
-            match self.install(&registry, &candidate, unfinished).await {
+            match self.install(&registry, &candidate, progress).await {
                 Ok(state) => return refused.map_or(Ok(state), Err),
                 Err(error) if error.is_of_component() => refused = refused.or(Some(error)),
                 Err(error) => return Err(error),
             }
         }
-        refused.map_or(Ok(State::Serves), Err)
+        let is_disabled = known.is_some_and(|known| known.disabled);
+        let state = if is_disabled { State::HeldByOperator } else { State::Serves };
+        progress.has_served |= state == State::Serves;
+        refused.map_or(Ok(state), Err)
     }
 
     /// Installs the component of a reference, unless it serves or an operator holds it back.
@@ -248,14 +281,17 @@ impl Course<'_> {
         &self,
         registry: &Registry,
         reference: &Reference,
-        unfinished: &mut Option<String>,
+        progress: &mut Progress,
     ) -> Result<State, SourceError> {
         let plugin = &self.source.plugin;
         let resolved = registry.resolve(reference).await?;
         let sha256 = resolved.component.hex().to_owned();
         match self.state(&sha256).await? {
             State::HeldByOperator => return Ok(State::HeldByOperator),
-            State::Serves if unfinished.as_ref() != Some(&sha256) => return Ok(State::Serves),
+            State::Serves if progress.unfinished.as_ref() != Some(&sha256) => {
+                progress.has_served = true;
+                return Ok(State::Serves);
+            }
             State::Serves | State::Differs => {}
         }
         // The semaphore is never closed.
@@ -267,11 +303,16 @@ impl Course<'_> {
         }
         let signature = self.sources.signature(&pulled);
         self.refuse_older(&pulled, signature.clone()).await?;
-        *unfinished = Some(sha256.clone());
+        progress.unfinished = Some(sha256.clone());
         let installing = self.manager.install(Some(plugin.clone()), &sha256, pulled.artifact.layer, signature);
-        let refused = |source| SourceError::Install { reference: pulled.reference.clone(), source };
-        installing.await.map_err(refused)?;
-        *unfinished = None;
+        if let Err(source) = installing.await {
+            let error = SourceError::Install { reference: pulled.reference, source };
+            if error.is_of_component() {
+                progress.unfinished = None;
+            }
+            return Err(error);
+        }
+        *progress = Progress { unfinished: None, has_served: true };
         tracing::info!("plugin {plugin}: {} is installed", pulled.reference);
         Ok(State::Serves)
     }
@@ -283,35 +324,33 @@ impl Course<'_> {
         let least = match (&self.source.reference.digest, version(reference.tag())) {
             (Some(_), _) => None,
             (None, Some(tag)) => Some(tag),
-            (None, None) => self.loaded().await?.and_then(|plugin| version(&plugin.version)),
+            (None, None) => {
+                self.known().await?.filter(|known| !known.withdrawn).and_then(|known| version(&known.version))
+            }
         };
         let Some(least) = least else { return Ok(()) };
         let refused = |source| SourceError::Install { reference: reference.clone(), source };
         let own = self.manager.version(pulled.component().to_vec(), signature).await.map_err(refused)?;
         match version(&own) {
-            Some(own) if own >= least => Ok(()),
+            Some(own) if own.cmp_precedence(&least).is_ge() => Ok(()),
             _ => Err(SourceError::Older { reference: reference.clone(), version: own, least: least.to_string() }),
         }
     }
 
-    /// The plugin of the server, if it serves.
-    async fn loaded(&self) -> Result<Option<data::Plugin>, SourceError> {
-        Ok(self.known().await?.filter(|known| known.is_loaded).map(|known| known.plugin))
-    }
-
     /// Compares the plugin of the server with a component.
     async fn state(&self, sha256: &str) -> Result<State, SourceError> {
-        let Some(Known { plugin, is_loaded }) = self.known().await? else { return Ok(State::Differs) };
-        // The digest is that of the last component of a plugin that does not serve, too.
-        Ok(match plugin.digest == sha256 && is_loaded {
-            _ if plugin.disabled || plugin.rolled_back && plugin.held_digest == sha256 => State::HeldByOperator,
+        let known = self.known().await?.unwrap_or_default();
+        let serving = self.served.load();
+        let serves = serving.plugin(&self.source.plugin).is_some_and(|plugin| plugin.digest() == sha256);
+        Ok(match serves {
+            _ if known.disabled || known.rolled_back && known.held_digest == sha256 => State::HeldByOperator,
             true => State::Serves,
             false => State::Differs,
         })
     }
 
     /// Reads the plugin of the server.
-    async fn known(&self) -> Result<Option<Known>, SourceError> {
+    async fn known(&self) -> Result<Option<data::Plugin>, SourceError> {
         let name = self.source.plugin.clone();
         let id = pb::Id { name, r#type: Some(types::plugin().to_pb()), ..pb::Id::default() };
         let caller = Caller::host(Consistency::Eventual);
@@ -322,17 +361,8 @@ impl Course<'_> {
         };
         let data = found.data.unwrap_or_default();
         let plugin = data::Plugin::decode(data.value.as_slice());
-        let plugin = plugin.map_err(|error| SourceError::Read(Error::internal(error.to_string())))?;
-        let mut conditions = found.status.values().flat_map(|status| &status.conditions);
-        let is_loaded = conditions.any(|c| c.r#type == "Loaded" && c.state() == pb::condition::State::True);
-        Ok(Some(Known { plugin, is_loaded }))
+        plugin.map(Some).map_err(|error| SourceError::Read(Error::internal(error.to_string())))
     }
-}
-
-/// The plugin of the server.
-struct Known {
-    plugin: data::Plugin,
-    is_loaded: bool,
 }
 
 /// Returns the path of a file that is given, and must be there: a registry may not ask for it, so that a misspelt path

@@ -293,7 +293,7 @@ async fn start(
             open.tasks.push(tasks.spawn("the scheduled backups", following));
         }
         if let Some(sources) = sources {
-            let following = sources.follow(manager.clone(), service.clone(), store.leases());
+            let following = sources.follow(manager.clone(), service.clone(), registry.clone(), store.leases());
             open.tasks.push(tasks.spawn("the plugins of registries", following));
         }
     }

@@ -166,7 +166,7 @@ impl Manager {
         self.run(|core| async move {
             let name = match name {
                 Some(name) => name,
-                None => own_names(&core, &bytes, signature.clone()).await?.name,
+                None => own_names(&core, bytes.clone(), signature.clone()).await?.name,
             };
             core.upload(&bytes).await?;
             let installed = install(&core, &name, bytes, signature).await?;
@@ -181,7 +181,7 @@ impl Manager {
     /// # Errors
     /// Those of [`install`](Self::install) for a component that is not trusted, or does not describe itself.
     pub async fn version(&self, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Result<String, Error> {
-        self.run(|core| async move { Ok(own_names(&core, &bytes, signature).await?.version) }).await
+        self.run(|core| async move { Ok(own_names(&core, bytes, signature).await?.version) }).await
     }
 
     /// The error for a component over the limit.

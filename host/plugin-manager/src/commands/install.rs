@@ -32,11 +32,11 @@ pub(crate) struct OwnNames {
 
 /// Asks a component for its name and version. It must be trusted as for a load, since its code runs for that; the
 /// compiled code stays in the cache for the load.
-pub(crate) async fn own_names(core: &Core, bytes: &[u8], signature: Option<Vec<u8>>) -> Result<OwnNames, Error> {
+pub(crate) async fn own_names(core: &Core, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Result<OwnNames, Error> {
     let request = LoadRequest {
         source: UPLOAD.to_owned(),
-        bytes: bytes.to_vec(),
-        digest: folder::digest(bytes),
+        digest: folder::digest(&bytes),
+        bytes,
         origin: Origin::Caller,
         signature: Ok(signature),
         reason: LoadReason::Install(String::new()),
@@ -44,7 +44,8 @@ pub(crate) async fn own_names(core: &Core, bytes: &[u8], signature: Option<Vec<u
     };
     core.verify(&request).await.map_err(Failure::into_error)?;
     let _place = core.work.place().await;
-    let manifest = Plugin::describe(&core.sandbox, UPLOAD, bytes).await.map_err(|e| Failure::from(e).into_error())?;
+    let manifest =
+        Plugin::describe(&core.sandbox, UPLOAD, &request.bytes).await.map_err(|e| Failure::from(e).into_error())?;
     Ok(OwnNames { name: manifest.name.to_string(), version: manifest.version.to_string() })
 }
 
