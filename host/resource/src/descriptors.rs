@@ -44,13 +44,12 @@ pub fn field_options<O: Message + Default>(file: &[u8]) -> HashMap<String, Field
     all.filter(|(_, options): &(_, FieldOptions<O>)| !options.is_empty()).collect()
 }
 
-/// Finds the options of a message of a file, as far as `O` declares them; `None` without options.
-///
-/// # Errors
-/// The options do not decode as `O`.
-pub fn message_options<O: Message + Default>(file: &[u8], message: &str) -> Result<Option<O>, DecodeError> {
-    let found = messages(file).into_iter().find(|(name, _)| name == message);
-    found.and_then(|(_, message)| message.options).map(|options| O::decode(&*options)).transpose()
+/// Finds the options of a file's messages, by message name, as far as `O` declares them, or the fault of options that do
+/// not decode. Messages without options are left out, and so are all of a file that does not decode.
+#[must_use]
+pub fn message_options<O: Message + Default>(file: &[u8]) -> HashMap<String, Result<O, DecodeError>> {
+    let decoded = |(name, message): (_, DeclaredMessage)| Some((name, O::decode(&*message.options?)));
+    messages(file).into_iter().filter_map(decoded).collect()
 }
 
 /// The messages of a file with their full names, nested ones included.

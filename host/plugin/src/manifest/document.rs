@@ -26,7 +26,7 @@ use crate::{
         functions::{self, FunctionDecl},
         permission::Permissions,
         references::ReferenceDecls,
-        scope,
+        scope::ScopeOptions,
         type_name::type_name,
     },
 };
@@ -192,10 +192,11 @@ impl Manifest {
         }
 
         let pool = descriptors::pool(&wire.descriptors.unwrap_or_default()).map_err(|fault| fault.at("descriptors"))?;
+        let scopes = ScopeOptions::read(&pool);
         let mut seen = HashSet::new();
         let mut types = Vec::with_capacity(wire.types.len());
         for declared in wire.types {
-            let decl = TypeDecl::read(declared, &pool, exports)?;
+            let decl = TypeDecl::read(declared, (&pool, &scopes), exports)?;
             if !seen.insert(decl.gvk.clone()) {
                 return Err(fault(format!("type {}: declared twice; declare it once", decl.gvk)));
             }
@@ -257,7 +258,11 @@ impl Manifest {
 }
 
 impl TypeDecl {
-    fn read(wire: wire::ResourceType, pool: &DescriptorPool, exports: Exports) -> Result<Self, ManifestError> {
+    fn read(
+        wire: wire::ResourceType,
+        (pool, scopes): (&DescriptorPool, &ScopeOptions),
+        exports: Exports,
+    ) -> Result<Self, ManifestError> {
         let gvk = Gvk::new(wire.group, wire.group_version, wire.kind);
         let in_type = |fault: ManifestError| fault.at(format!("type {gvk}"));
         type_name(&gvk).map_err(in_type)?;
@@ -267,7 +272,7 @@ impl TypeDecl {
                 "message {message:?} is not in the manifest's descriptors; add the file that defines it"
             )))
         })?;
-        let scope = scope::read(wire.scope, &message).map_err(in_type)?;
+        let scope = scopes.scope(wire.scope, &message).map_err(in_type)?;
         let hooks = read_hooks(&wire.hooks.unwrap_or_default(), exports).map_err(in_type)?;
         let permissions = Permissions::read(&wire.permissions.unwrap_or_default()).map_err(in_type)?;
         for (question, hook, permission) in [
@@ -441,7 +446,7 @@ mod tests {
                 permissions: Some(permissions),
                 ..wire::ResourceType::default()
             };
-            TypeDecl::read(declared, &pool, exports).map_err(|e| e.to_string())
+            TypeDecl::read(declared, (&pool, &ScopeOptions::read(&pool)), exports).map_err(|e| e.to_string())
         };
         let writes = wire::Hooks { authorize_write: true, ..wire::Hooks::default() };
         let read = wire::Permissions { read: Some(key.clone()), ..wire::Permissions::default() };

@@ -1,8 +1,10 @@
 //! The scope of a type, from its declaration in the manifest or from Consul's option of its message.
 
+use std::collections::HashMap;
+
 use mortise_resource::{Scope, descriptors, manifest as wire, pb};
-use prost::Message;
-use prost_reflect::MessageDescriptor;
+use prost::{DecodeError, Message};
+use prost_reflect::{DescriptorPool, MessageDescriptor};
 
 use crate::manifest::error::ManifestError;
 
@@ -16,11 +18,24 @@ struct Options {
     spec: Option<pb::ResourceTypeSpec>,
 }
 
-/// Reads the scope. A declaration and an option must agree.
-pub(crate) fn read(declared: i32, message: &MessageDescriptor) -> Result<Scope, ManifestError> {
-    let (name, file) = (message.full_name(), message.parent_file().encode_to_vec());
+/// The options of all messages of a manifest, by message.
+pub(crate) struct ScopeOptions(HashMap<String, Result<Options, DecodeError>>);
+
+impl ScopeOptions {
+    pub(crate) fn read(pool: &DescriptorPool) -> Self {
+        let files = pool.files().map(|file| descriptors::message_options(&file.encode_to_vec()));
+        Self(files.flatten().collect())
+    }
+
+    /// Decides the scope of a type from its declaration and the option of its message, which must agree.
+    pub(crate) fn scope(&self, declared: i32, message: &MessageDescriptor) -> Result<Scope, ManifestError> {
+        decide(declared, message.full_name(), self.0.get(message.full_name()))
+    }
+}
+
+fn decide(declared: i32, name: &str, options: Option<&Result<Options, DecodeError>>) -> Result<Scope, ManifestError> {
     let fault = |fault: String| ManifestError::new(format!("the option {OPTION} of message {name} {fault}"));
-    let options = descriptors::message_options::<Options>(&file, name);
+    let options = options.map(Result::as_ref).transpose();
     let spec = options.map_err(|error| fault(format!("does not decode: {error}")))?.and_then(|options| options.spec);
     let option = match spec.map(|spec| (pb::Scope::try_from(spec.scope), spec.scope)) {
         None | Some((Ok(pb::Scope::Undefined), _)) => None,
@@ -87,6 +102,10 @@ mod tests {
         let mut options = Vec::new();
         message::encode(8500, &spec, &mut options);
         described(&options)
+    }
+
+    fn read(declared: i32, message: &MessageDescriptor) -> Result<Scope, ManifestError> {
+        ScopeOptions::read(message.parent_pool()).scope(declared, message)
     }
 
     #[test]
