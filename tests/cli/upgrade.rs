@@ -15,7 +15,7 @@ fn good() -> Vec<u8> {
 async fn what_is_in_the_way_of_an_upgrade_is_listed() {
     let mut t = Transcript::at("upgrade", "127.0.0.1:1");
     t.fails(2, &["upgrade"]).await;
-    t.works(&["upgrade", "--check", "--data-dir", "new", "--plugin-dir", "none"]).await;
+    t.fails(1, &["upgrade", "--check", "--data-dir", "new", "--plugin-dir", "none"]).await;
     for (data, format) in [("same", "1"), ("newer", "9999"), ("odd", "one")] {
         let dir = t.dir().join(data).join("store/store");
         fs::create_dir_all(&dir).unwrap();
@@ -29,13 +29,17 @@ async fn what_is_in_the_way_of_an_upgrade_is_listed() {
     t.file("wrong.toml", "data_dir = \"newer\"\nplugin_dir = \"plugins\"\n[log]\nlevel = \"loud\"\n");
     t.fails(1, &["upgrade", "--check", "--config", "wrong.toml"]).await;
     t.fails(1, &["upgrade", "--check", "--data-dir", "odd", "--plugin-dir", "plugins"]).await;
+    let signed = "data_dir = \"same\"\nplugin_dir = \"plugins\"\n[plugins]\nbundled = [\"demo\"]\nrequire_signed = true\n\
+                  trusted_keys = [\"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\"]\n";
+    t.file("signed.toml", signed);
+    t.fails(1, &["upgrade", "--check", "--config", "signed.toml"]).await;
     t.file("syntax.toml", "[log\n");
     t.fails(1, &["upgrade", "--check", "--config", "syntax.toml"]).await;
     t.works(&["upgrade", "--check", "--store-engine", "etcd", "--plugin-dir", "none"]).await;
     // Nothing was made.
     let mut left: Vec<_> = fs::read_dir(t.dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["newer", "odd", "plugins", "same", "syntax.toml", "wrong.toml"]);
+    assert_eq!(left, ["newer", "odd", "plugins", "same", "signed.toml", "syntax.toml", "wrong.toml"]);
     t.finish();
 }
 

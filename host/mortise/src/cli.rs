@@ -64,8 +64,8 @@ pub(crate) enum Command {
     Validate(Validate),
     /// Checks what an upgrade to this binary would meet: settings, the format of the data, and plugins.
     #[command(after_help = after(
-        "mortise upgrade --check --config /etc/mortise/config.toml\n\
-         mortise upgrade --check --data-dir /var/lib/mortise --plugin-dir /var/lib/mortise/plugin-folder"
+        "mortise upgrade --check --data-dir data --plugin-dir plugins\n\
+         mortise upgrade --check --config server.toml --data-dir /srv/data --plugin-dir /srv/plugins"
     ))]
     Upgrade(Upgrade),
     /// The audit log: verifies its files.

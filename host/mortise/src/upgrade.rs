@@ -3,24 +3,31 @@
 //!
 //! # Contract
 //! Settings are checked as by `mortise validate`. Of the store only the number of its format is read, so a server may
-//! use it. Each file of the plugin folder is compiled, in a cache that goes with the command, and loaded with its
-//! settings and grants. Stored resources are not read: the first start tries each plugin on them, and `mortise check`
-//! verifies the store. A store in etcd is not asked: a server compares its stamp at the start.
+//! use it. Each bundled plugin that is on and each file of the plugin folder is compiled, in a cache that goes with the
+//! command, and loaded with its settings and grants; with `plugins.require_signed`, only with a signature by a trusted
+//! key. Other rules of trust are not applied, and files that an operator disabled or went back from are checked, too.
+//! Stored resources are not read: the first start tries each plugin on them, and `mortise check` verifies the store. A
+//! store in etcd is not asked: a server compares its stamp at the start.
 //!
 //! # Cost
 //! The seconds of the processor in which the plugins are compiled.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, error::Error, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use mortise_cli::{CliError, Exit, ui::line};
-use mortise_plugin_host::{Plugin, PluginSettings, Sandbox, SandboxOptions};
+use mortise_keys::signature::{read_signature, verify};
+use mortise_plugin_host::{Plugin, Sandbox, SandboxOptions};
 use mortise_plugin_manager::files::folder;
 use mortise_store::{FORMAT, SledBackend};
 
 use crate::{
+    bundled, plugins,
     server_flags::SettingFlags,
-    settings::{Config, Engine, parts, plugin},
+    settings::{
+        Config, Engine, parts,
+        plugin::{self, PluginConfig},
+    },
     validate::{self, Examination},
 };
 
@@ -60,7 +67,7 @@ impl Upgrade {
         match &config {
             Some(config) => {
                 outcome.check_store(config);
-                outcome.check_plugins(config)?;
+                outcome.check_plugins(config);
             }
             None => outcome.lines.push("store and plugins: not checked, since the settings cannot be read".to_owned()),
         }
@@ -87,7 +94,10 @@ impl Outcome {
             return self.lines.push("store: in etcd; the first server that starts compares its stamp".to_owned());
         }
         match SledBackend::format(&store) {
-            Ok(None) => self.lines.push(format!("store {shown}: there is none; the first start makes one")),
+            Ok(None) => self.obstacles.push(format!(
+                "store {shown}: there is none; name the server's directories by --data-dir and --plugin-dir, or by the \
+                 variables of its unit"
+            )),
             Ok(Some(format)) if format == FORMAT => self
                 .lines
                 .push(format!("store {shown}: format {format}, which stays; the way back is the older binary")),
@@ -99,44 +109,66 @@ impl Outcome {
         }
     }
 
-    /// Loads each plugin of the folder.
-    fn check_plugins(&mut self, config: &Config) -> Result<(), CliError> {
+    /// Loads each bundled plugin that is on, and each plugin of the folder.
+    fn check_plugins(&mut self, config: &Config) {
         let dir = &config.plugin_dir;
-        let files = match folder::scan(dir) {
-            Ok(files) => files,
-            Err(error) => {
-                self.obstacles.push(format!("plugin folder {}: {error}", dir.display()));
-                return Ok(());
-            }
-        };
+        let files = folder::scan(dir).unwrap_or_else(|error| {
+            self.obstacles.push(format!("plugin folder {}: {error}", dir.display()));
+            BTreeMap::new()
+        });
         if files.is_empty() {
             self.lines.push(format!("plugin folder {}: no plugins", dir.display()));
-            return Ok(());
         }
-        // Findings of the settings have these faults, too.
-        let settings = plugin::read(&config.plugin).unwrap_or_else(|_| PluginSettings::default());
+        if let Err(fault) = self.load_plugins(config, files.keys()) {
+            self.obstacles.push(format!("plugins: not checked: {fault}"));
+        }
+    }
+
+    fn load_plugins<'a>(
+        &mut self,
+        config: &Config,
+        files: impl Iterator<Item = &'a String>,
+    ) -> Result<(), Box<dyn Error>> {
+        // A table that is wrong is among the findings of the settings.
+        let is_right = |(name, table): &(&String, &PluginConfig)| {
+            plugin::read(&BTreeMap::from([((*name).clone(), (*table).clone())])).is_ok()
+        };
+        let tables = config.plugin.iter().filter(is_right).map(|(name, table)| (name.clone(), table.clone()));
+        let settings = plugin::read(&tables.collect())?;
+        let keys = if config.plugins.require_signed { plugins::trusted_keys(config)? } else { Vec::new() };
         let limits = parts::limits(config);
-        let failed = |what: &str| CliError::failed(format!("cannot check the plugins: {what}"));
-        let cache = tempfile::tempdir().map_err(|e| failed("no folder for compiled code").caused_by(e))?;
-        let options =
-            SandboxOptions { identities: parts::age_identities(config).unwrap_or(None), ..parts::sandbox(config) };
-        let runtime = tokio::runtime::Runtime::new().map_err(|e| failed("no threads").caused_by(e))?;
-        runtime.block_on(async {
-            let sandbox = Sandbox::with_options(&limits, options, cache.path().to_owned())
-                .map_err(|e| failed("no sandbox").caused_by(e))?;
-            for name in files.keys() {
+        let cache = tempfile::tempdir()?;
+        let options = SandboxOptions { identities: parts::age_identities(config)?, ..parts::sandbox(config) };
+        tokio::runtime::Runtime::new()?.block_on(async {
+            let sandbox = Sandbox::with_options(&limits, options, cache.path().to_owned())?;
+            for (name, bytes) in config.plugins.bundled.iter().filter_map(|name| bundled::find(name)) {
+                let loaded = Plugin::load(&sandbox, name, bytes, &settings).await;
+                self.note(format!("bundled plugin {name}"), loaded.map_err(Into::into));
+            }
+            for name in files {
+                let path = config.plugin_dir.join(name);
                 let loading = async {
-                    let bytes = folder::read(&dir.join(name), limits.component_bytes)?;
-                    Plugin::load(&sandbox, name, &bytes, &settings).await
-                };
-                match loading.await {
-                    Ok(loaded) => {
-                        self.lines.push(format!("plugin {name}: {} {} loads", loaded.name(), loaded.version()))
+                    let bytes = folder::read(&path, limits.component_bytes)?;
+                    // Only what is trusted may run, as on a server.
+                    if config.plugins.require_signed {
+                        let signature = read_signature(&path)?.ok_or(
+                            "it has no signature, and plugins.require_signed is on; `mortise plugin sign` makes one",
+                        )?;
+                        verify(&bytes, &signature, &keys)?;
                     }
-                    Err(error) => self.obstacles.push(format!("plugin {name}: {error}")),
-                }
+                    Ok::<_, Box<dyn Error>>(Plugin::load(&sandbox, name, &bytes, &settings).await?)
+                };
+                let loaded = loading.await;
+                self.note(format!("plugin {name}"), loaded);
             }
             Ok(())
         })
+    }
+
+    fn note(&mut self, subject: String, loaded: Result<Arc<Plugin>, Box<dyn Error>>) {
+        match loaded {
+            Ok(plugin) => self.lines.push(format!("{subject}: {} {} loads", plugin.name(), plugin.version())),
+            Err(fault) => self.obstacles.push(format!("{subject}: {fault}")),
+        }
     }
 }

@@ -140,12 +140,7 @@ impl SledBackend {
     /// # Errors
     /// [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when there is no number; faults of the file system.
     pub fn format(path: &Path) -> Result<Option<u32>, StoreError> {
-        let dir = path.join(files::layout::STORE);
-        match dir.try_exists() {
-            Ok(true) => files::format::check(path, &dir).map(Some),
-            Ok(false) => Ok(None),
-            Err(source) => Err(StoreError::Io { path: dir, action: "read", source }),
-        }
+        files::layout::store_dir(path).map(|dir| files::format::check(path, &dir)).transpose()
     }
 
     /// Checks the store in `path` while no server has it open, without changing it: works on a copy, which needs space

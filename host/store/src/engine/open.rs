@@ -34,7 +34,7 @@ use super::{
     },
     files::{
         closed_at, format,
-        layout::{DB, LOCK, STORE, UNFINISHED, lock, remove_copies, settle_former},
+        layout::{DB, LOCK, STORE, UNFINISHED, lock, remove_copies, settle_former, store_dir},
         open_files::OpenFiles,
         recovery::{copy_states, meta, replay_log},
         reserve::{self, Reserve, keep_spare},
@@ -74,7 +74,7 @@ pub(crate) fn open(
     let path = options.path.clone();
     let dir = path.join(STORE);
     // A copy of another store may be made even so.
-    if options.read_only && new_id.is_none() && !dir.exists() {
+    if options.read_only && new_id.is_none() && store_dir(&path).is_none() {
         return Err(StoreError::Absent { path });
     }
     make_dir(&path)?;
