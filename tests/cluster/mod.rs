@@ -25,7 +25,7 @@ impl Shared {
     /// Returns a new place; `None`, said loudly, without etcd.
     fn new() -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Some(endpoint) = mortise_test_process::etcd::shared() else {
+        let Some(endpoint) = mortise_test_process::etcd::shared().unwrap() else {
             skipped("no etcd: servers that share their content");
             return None;
         };

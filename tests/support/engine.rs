@@ -7,7 +7,8 @@ use std::path::Path;
 pub fn settings(data_dir: &Path) -> Vec<(&'static str, String)> {
     match std::env::var("MORTISE_TEST_ENGINE").as_deref() {
         Ok("etcd") => {
-            let endpoint = mortise_test_process::etcd::shared().expect("etcd, as `.ci/go-tool etcd` builds it");
+            let endpoint =
+                mortise_test_process::etcd::shared().unwrap().expect("etcd, as `.ci/go-tool etcd` builds it");
             let place = data_dir.display().to_string().replace('/', "-");
             vec![
                 ("MORTISE_STORE_ENGINE", "etcd".to_owned()),

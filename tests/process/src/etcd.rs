@@ -104,11 +104,10 @@ impl Drop for Etcd {
 
 /// Returns the address of an etcd that the whole process shares; `None` without the program.
 ///
-/// # Panics
+/// # Errors
 /// The program is there and does not start: tests must not be left out for that.
-#[must_use]
-pub fn shared() -> Option<&'static str> {
-    static SHARED: OnceLock<Option<String>> = OnceLock::new();
+pub fn shared() -> Outcome<Option<&'static str>> {
+    static SHARED: OnceLock<Result<Option<String>, String>> = OnceLock::new();
     let start = || {
         let (started, endpoint) = mpsc::channel();
         // The system ends it with the thread that started it, so this one stays.
@@ -120,13 +119,12 @@ pub fn shared() -> Option<&'static str> {
                 thread::park();
             }
         });
-        match endpoint.recv() {
-            Ok(Ok(endpoint)) => endpoint,
-            Ok(Err(error)) => panic!("etcd does not start: {error}"),
-            Err(error) => panic!("the thread of etcd ended: {error}"),
-        }
+        endpoint.recv().map_err(|error| format!("the thread of etcd ended: {error}"))?
     };
-    SHARED.get_or_init(start).as_deref()
+    match SHARED.get_or_init(start) {
+        Ok(endpoint) => Ok(endpoint.as_deref()),
+        Err(error) => Err(format!("etcd does not start: {error}").into()),
+    }
 }
 
 fn free_port() -> Outcome<u16> {

@@ -96,7 +96,9 @@ pub(crate) enum SettingError {
     NotAPluginName { plugin: String },
     #[error("plugin.{plugin}.source: this plugin is in the binary; plugins.bundled switches it on")]
     SourceOfBundled { plugin: String },
-    #[error("plugin.{plugin}.update is {update}, and there is no plugin.{plugin}.source with newer versions; give one")]
+    #[error(
+        "plugin.{plugin}.update is {update}, but plugin.{plugin}.source is empty; name the place in a registry there"
+    )]
     UpdateWithoutSource { plugin: String, update: mortise_registry::Update },
     #[error(
         "plugin.{plugin}.update is {update}, and the digest in plugin.{plugin}.source allows no other content; take \

@@ -174,7 +174,7 @@ mod tests {
             read_source(source, update).unwrap();
         }
         for (source, update, fault) in [
-            ("", "patch", "plugin.stamp.update is patch, and there is no plugin.stamp.source"),
+            ("", "patch", "plugin.stamp.update is patch, but plugin.stamp.source is empty"),
             (
                 "oci://a.example/x:1.2.0@DIGEST",
                 "minor",

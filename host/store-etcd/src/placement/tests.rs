@@ -15,7 +15,7 @@ fn work(resource: pb::Resource) -> Batch {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_under_a_lease_that_was_lost_unnoticed_is_refused() {
-    let Some(endpoint) = mortise_test_process::etcd::shared() else { return };
+    let Some(endpoint) = mortise_test_process::etcd::shared().unwrap() else { return };
     let dir = tempfile::tempdir().unwrap();
     let prefix = "/lost-lease/".to_owned();
     let options = EtcdOptions { endpoints: vec![endpoint.to_owned()], prefix, credentials: None, tls: None };

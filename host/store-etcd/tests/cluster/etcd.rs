@@ -22,7 +22,7 @@ pub(crate) fn prefix() -> String {
 
 /// Returns the options of a server with a prefix in the etcd that all tests share; `None`, said loudly, without etcd.
 pub(crate) fn options(prefix: &str) -> Option<EtcdOptions> {
-    let endpoint = shared();
+    let endpoint = shared().unwrap();
     if endpoint.is_none() {
         say_skipped();
     }

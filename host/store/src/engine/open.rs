@@ -151,6 +151,7 @@ pub(crate) fn open(
     let types: BTreeSet<_> = sums.types().cloned().collect();
     let sync_time = options.sync_time;
     let sync_disk = sync_disk.unwrap_or_else(|| {
+        #[allow(clippy::disallowed_methods, reason = "the commit thread is a plain one, and waits as for a slow disk")]
         Box::new(move |file| {
             thread::sleep(sync_time);
             file.sync_data()
