@@ -232,7 +232,7 @@ async fn other_artifacts_are_refused_with_what_they_are() {
         ("image", "it has no layer of the type application/wasm, and is of the type application/vnd.x+json"),
         ("module", "it is a core module of WebAssembly, and not a component"),
         ("text", "it is not WebAssembly"),
-        ("index", "it is of the type \"application/vnd.oci.image.index.v1+json\""),
+        ("index", "it is a list of manifests; name one of them by its digest"),
         ("broken", "its manifest is malformed"),
     ] {
         let error = pull(&registry, &format!("demo:{tag}")).await.unwrap_err();
