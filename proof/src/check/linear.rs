@@ -334,7 +334,9 @@ fn fits(fits: &Fits, line: &Line<'_>, place: usize) -> bool {
         Fits::Place { place: only, .. } => *only == place,
         Fits::Absence => state.is_none(),
         Fits::Presence => state.is_some(),
-        Fits::NotVersion(version) => state.is_none_or(|state| state.version != *version),
+        Fits::NotVersion(version) => {
+            state.is_none_or(|state| state.version != *version) || line.hides_state_after(place)
+        }
         Fits::NotUid(uid) => state.is_none_or(|state| state.uid != *uid),
         Fits::Deleted(uid) => state.is_none_or(|state| state.is_marked || (!uid.is_empty() && state.uid != *uid)),
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::violation::Violation;
-use crate::record::{Call, History, Incarnation, Key, NEVER, Operation, Scope, State, refers};
+use crate::record::{Call, History, Incarnation, Key, NEVER, OPEN_EDITION, Operation, Scope, State, refers};
 
 /// The states of one resource.
 #[derive(Debug, Default)]
@@ -170,6 +170,14 @@ impl<'h> Line<'h> {
     #[must_use]
     pub fn state(&self, place: usize) -> Option<&'h State> {
         if place.is_multiple_of(2) { None } else { self.states.get(place / 2).map(|known| known.state) }
+    }
+
+    /// Returns true if a state after this place shows in no answer and no event: each change of the data counts one
+    /// edition. The server makes such states by itself when it clears a reference, and no client may look before the next.
+    #[must_use]
+    pub fn hides_state_after(&self, place: usize) -> bool {
+        let (Some(state), Some(next)) = (self.state(place), self.state(place + 2)) else { return false };
+        state.uid == next.uid && state.edition != OPEN_EDITION && next.edition > state.edition.saturating_add(1)
     }
 
     /// Whether a place is possible: a state, or an absence where the uid changes.

@@ -145,6 +145,16 @@ fn a_refusal_needs_another_version() {
         NEWEST,
         [writes(), vec![refused((30, 40)), read((41, 50), "a", Some(state("a", "u", 1, 1)))]].concat(),
     );
+    assert_broken(NEWEST, [writes(), vec![refused((30, 40))]].concat());
+    // The server has cleared a reference in between, and no client saw it: the edition counts one more.
+    let drafts = |edition: i64| {
+        let next = State { edition, ..state("a", "u", 2, 2) };
+        let writes = vec![write((10, 20), None, state("a", "u", 1, 1)), write((60, 70), None, next)];
+        let text = serde_json::to_string(&[writes, vec![refused((30, 40))]].concat()).unwrap();
+        serde_json::from_str::<Vec<Entry>>(&text.replace("\"Artist\"", "\"Draft\"")).unwrap()
+    };
+    assert_broken(NEWEST, drafts(2));
+    assert_clean(drafts(3));
 }
 
 #[test]
