@@ -224,7 +224,7 @@ impl PluginSources {
 struct Progress {
     /// Digest of a component whose install failed, perhaps on other servers alone.
     unfinished: Option<String>,
-    /// Whether the plugin has served in this run.
+    /// True once the plugin has served in this run.
     has_served: bool,
 }
 

@@ -95,7 +95,7 @@ impl Outcome {
         }
         match SledBackend::format(&store) {
             Ok(None) => self.obstacles.push(format!(
-                "store {shown}: there is none; name the server's directories by --data-dir and --plugin-dir, or by the \
+                "store {shown}: missing; name the server's directories by --data-dir and --plugin-dir, or by the \
                  variables of its unit"
             )),
             Ok(Some(format)) if format == FORMAT => self

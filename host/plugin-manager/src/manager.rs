@@ -179,7 +179,7 @@ impl Manager {
     /// Asks a component for its version, without an install. It must be trusted as for an install.
     ///
     /// # Errors
-    /// Those of [`install`](Self::install) for a component that is not trusted, or does not describe itself.
+    /// As [`install`](Self::install), for a component that is not trusted or does not describe itself.
     pub async fn version(&self, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Result<String, Error> {
         self.run(|core| async move { Ok(own_names(&core, bytes, signature).await?.version) }).await
     }

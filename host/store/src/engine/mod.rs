@@ -138,7 +138,7 @@ impl SledBackend {
     /// Changes nothing.
     ///
     /// # Errors
-    /// [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] when there is no number; faults of the file system.
+    /// [`StoreError::NewerFormat`]; [`StoreError::Corrupt`] without a number; faults of the file system.
     pub fn format(path: &Path) -> Result<Option<u32>, StoreError> {
         files::layout::store_dir(path).map(|dir| files::format::check(path, &dir)).transpose()
     }
