@@ -140,6 +140,20 @@ async fn every_released_component_is_taken() {
 }
 
 #[tokio::test]
+async fn inspect_shows_how_a_change_finds_the_resources_to_reconcile() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = component("reconcile-map");
+    let done = plugin(dir.path(), &["inspect", file.to_str().unwrap()]).await;
+    for part in [" by its own mapper", ".Label by name", ".Link by reference data.to", ".Label by index also"] {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+    let json = plugin(dir.path(), &["inspect", file.to_str().unwrap(), "-o", "json"]).await;
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let mappers = &json["controllers"][0]["mappers"];
+    assert_eq!(*mappers, serde_json::json!(["by its own mapper", "by name", "by reference data.to"]), "{json}");
+}
+
+#[tokio::test]
 async fn a_broken_case_is_reported_with_its_place_and_no_case_runs() {
     let copy = "reconcile: {name: x}\nexpect: {outcome: done}\n";
     for (cases, says) in [

@@ -6,7 +6,7 @@ usage: provider.py [PORT [FILE]]    a free port by default; FILE keeps the recor
 GET, PUT, DELETE /zones/DOMAIN/records/HOST/TYPE    a record: {"ttl": 300, "values": ["192.0.2.1"]}
 GET /records                                        all records by path
 GET /requests                                       the requests for records so far: [seconds, method, path, status]
-POST /fault {"status": 503, "after": 1, "times": 2} the next answers, with Retry-After
+POST /fault {"status": 503, "after": 1, "times": 2} the next answers, with Retry-After; 202: the work is done later
 """
 import http.server
 import json

@@ -11,6 +11,7 @@ use crate::{
     cargo::{self, Examples, NESTED_BUILD_VARIABLE, Request},
     component, depinfo,
     metadata::{Package, PackageSelector},
+    origins,
     toolchain::Toolchain,
 };
 
@@ -208,6 +209,7 @@ impl Build {
             locked: self.locked,
             stop: self.stop.as_ref(),
         };
+        origins::claim(&target_dir, &package.local, |others| cargo::clean(&request, others))?;
         let modules = cargo::compile(&request, &toolchain)?;
         if modules.is_empty() {
             return Err(Error::NoLibrary { package: package.name });

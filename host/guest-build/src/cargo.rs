@@ -3,7 +3,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use serde::Deserialize;
@@ -52,27 +52,11 @@ pub(crate) struct Request<'a> {
 
 /// Compiles; answers the modules in cargo's order.
 pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Vec<Module>, Error> {
-    let Request { package, target_dir, .. } = request;
-    let mut command = Command::new(environment::program("CARGO", "cargo"));
-    environment::remove_outer_environment(&mut command);
+    let mut command = command(request, "build");
     command
-        .current_dir(&package.root)
-        .args([
-            "build",
-            "--target",
-            request.target.name(),
-            "--profile",
-            "guest",
-            "--message-format",
-            "json-render-diagnostics",
-        ])
-        .arg("--lib")
-        .arg("--manifest-path")
-        .arg(&package.manifest)
-        .arg("--target-dir")
-        .arg(target_dir)
+        .args(["--target", request.target.name(), "--message-format", "json-render-diagnostics", "--lib"])
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags(request, toolchain)?)
-        .env(NESTED_BUILD_VARIABLE, target_dir);
+        .env(NESTED_BUILD_VARIABLE, request.target_dir);
     match request.examples {
         Examples::None => {}
         Examples::One(name) => {
@@ -90,15 +74,9 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
     } else {
         command.args(["--color", "never"]).stderr(Stdio::piped());
     }
-    if request.locked && package.root.join("Cargo.lock").exists() {
-        command.arg("--locked");
-    }
     if let Some(jobs) = env::var_os("NUM_JOBS") {
         // Set in build scripts only, from `--jobs` of the outer cargo.
         command.arg("--jobs").arg(jobs);
-    }
-    if !package.has_guest_profile() {
-        add_guest_profile(&mut command);
     }
     if request.lines {
         for setting in ["strip='none'", "debug='line-tables-only'"] {
@@ -106,16 +84,56 @@ pub(crate) fn compile(request: &Request<'_>, toolchain: &Toolchain) -> Result<Ve
         }
     }
 
+    let output = run(request, &mut command)?;
+    Ok(modules(&String::from_utf8_lossy(&output.stdout), request.package))
+}
+
+/// Removes the artifacts of packages: those for the target, then those for this machine, such as build scripts.
+pub(crate) fn clean(request: &Request<'_>, packages: &[&str]) -> Result<(), Error> {
+    for target in [Some(request.target.name()), None] {
+        let mut command = command(request, "clean");
+        command.arg("--quiet").stderr(Stdio::piped());
+        for name in packages {
+            command.args(["--package", name]);
+        }
+        command.args(target.map(|name| format!("--target={name}")));
+        run(request, &mut command)?;
+    }
+    Ok(())
+}
+
+/// Begins a call of cargo for the package, its target directory and the profile `guest`.
+fn command(request: &Request<'_>, subcommand: &str) -> Command {
+    let Request { package, target_dir, .. } = request;
+    let mut command = Command::new(environment::program("CARGO", "cargo"));
+    environment::remove_outer_environment(&mut command);
+    command
+        .current_dir(&package.root)
+        .args([subcommand, "--profile", "guest", "--manifest-path"])
+        .arg(&package.manifest)
+        .arg("--target-dir")
+        .arg(target_dir);
+    if request.locked && package.root.join("Cargo.lock").exists() {
+        command.arg("--locked");
+    }
+    if !package.has_guest_profile() {
+        add_guest_profile(&mut command);
+    }
+    command
+}
+
+/// Runs cargo, and requires its success.
+fn run(request: &Request<'_>, command: &mut Command) -> Result<Output, Error> {
     let output = match request.stop {
         None => command.output(),
-        Some(stop) => stop.output(&mut command),
+        Some(stop) => stop.output(command),
     };
-    let output = output.map_err(|source| Error::Run { program: "cargo build".into(), source })?;
+    let output = output.map_err(|source| Error::Run { program: "cargo".into(), source })?;
     if !output.status.success() {
         let stderr = last_lines(&output.stderr);
-        return Err(Error::Compile { package: package.name.clone(), status: output.status, stderr });
+        return Err(Error::Compile { package: request.package.name.clone(), status: output.status, stderr });
     }
-    Ok(modules(&String::from_utf8_lossy(&output.stdout), package))
+    Ok(output)
 }
 
 /// Passes the profile to cargo, for workspaces that do not define it: `[profile.guest]` of this repository's
@@ -129,10 +147,16 @@ fn add_guest_profile(command: &mut Command) {
 }
 
 /// Flags in cargo's encoding, which allows spaces in paths. The last matching mapping wins.
+///
+/// Cargo compiles everything again whose flags differ, so they are the same for all packages of a target directory. The
+/// folder of the package is mapped only where it would show: cargo names the sources below it relatively, and lines have
+/// it besides.
 fn rustflags(request: &Request<'_>, toolchain: &Toolchain) -> Result<String, Error> {
     let Request { package, target_dir, .. } = *request;
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
-    let mut maps = vec![(package.root.as_path(), "/src"), (target_dir, "/target")];
+    let mut maps = Vec::new();
+    maps.extend(request.lines.then_some((package.root.as_path(), "/src")));
+    maps.push((target_dir, "/target"));
     maps.extend(home.as_deref().map(|home| (home, "/cargo")));
     maps.push((&toolchain.sources, &toolchain.virtual_sources));
 

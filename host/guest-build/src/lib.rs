@@ -17,7 +17,8 @@
 //!
 //! # Cost
 //! A build with everything up to date takes about a third of a second, in which cargo checks files. The first build
-//! compiles the guest's dependencies, once for all packages that share a target directory.
+//! compiles the guest's dependencies, once for all packages that share a target directory. Another folder's copy of the
+//! SDK is compiled again; so is everything in a build with lines, since these have the paths of their folder.
 //!
 //! # Limits
 //! - The target directory must not be the one of an outer cargo, whose lock is held while a build script runs. The
@@ -33,6 +34,7 @@ mod depinfo;
 mod environment;
 mod error;
 mod metadata;
+mod origins;
 mod stop;
 mod toolchain;
 

@@ -1,6 +1,6 @@
 //! Cargo's metadata of the workspace: its root, its target directory, its packages.
 //!
-//! Four fields of `cargo metadata`: docs/decisions/0034-four-fields-of-cargo-metadata-are-read-here.md.
+//! A few fields of `cargo metadata`: docs/decisions/0034-a-few-fields-of-cargo-metadata-are-read-here.md.
 
 use std::{
     fs,
@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     Error, environment,
+    origins::Origins,
     toolchain::{ask, display},
 };
 
@@ -31,6 +32,8 @@ pub(crate) struct Package {
     pub(crate) root: PathBuf,
     /// Default target directory of the workspace.
     pub(crate) target_directory: PathBuf,
+    /// Folders of the workspace's packages, and of those that they depend on by path.
+    pub(crate) local: Origins,
 }
 
 /// Output of `cargo metadata`, format version 1, as far as it is used.
@@ -45,6 +48,14 @@ struct Metadata {
 struct ListedPackage {
     name: String,
     manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    /// Folder, if it is a dependency by path.
+    path: Option<PathBuf>,
 }
 
 impl Package {
@@ -62,19 +73,23 @@ impl Package {
         let wrong = |error: serde_json::Error| Error::Answer { program: display(&command), source: error.into() };
         let Metadata { workspace_root: root, target_directory, packages } =
             serde_json::from_str(&answer).map_err(wrong)?;
+        let folder = |package: &ListedPackage| package.manifest_path.parent().map(Path::to_owned).unwrap_or_default();
+        let mut local: Origins = packages.iter().map(|package| (package.name.clone(), folder(package))).collect();
+        let dependencies = packages.iter().flat_map(|package| &package.dependencies);
+        local.extend(dependencies.filter_map(|used| Some((used.name.clone(), used.path.clone()?))));
         let here = fs::canonicalize(dir.join("Cargo.toml")).ok();
         let found = packages.into_iter().find(|package| match selector {
             PackageSelector::Named(wanted) => *wanted == package.name,
             PackageSelector::At(_) => here.is_some() && fs::canonicalize(&package.manifest_path).ok() == here,
         });
-        let Some(ListedPackage { name, manifest_path: manifest }) = found else {
+        let Some(ListedPackage { name, manifest_path: manifest, .. }) = found else {
             let package = match selector {
                 PackageSelector::Named(name) => name.clone(),
                 PackageSelector::At(dir) => dir.display().to_string(),
             };
             return Err(Error::NoPackage { package, root });
         };
-        Ok(Self { name, manifest, root, target_directory })
+        Ok(Self { name, manifest, root, target_directory, local })
     }
 
     /// Whether the workspace defines the profile `guest` itself.

@@ -98,3 +98,86 @@ fn an_unknown_package() {
     let error = Build::package("mortise-plugin-nowhere").run().unwrap_err();
     assert!(error.to_string().starts_with("the package `mortise-plugin-nowhere` is not in"), "{error}");
 }
+
+/// A crate whose component has this text, and the name of its source file.
+fn with_text(text: &str) -> String {
+    format!(
+        "const TEXT: &[u8] = concat!({text:?}, \" in \", file!()).as_bytes();
+        #[used]
+        #[unsafe(link_section = \"text\")]
+        static KEPT: [u8; TEXT.len()] = {{
+            let mut kept = [0; TEXT.len()];
+            let mut place = 0;
+            while place < kept.len() {{
+                kept[place] = TEXT[place];
+                place += 1;
+            }}
+            kept
+        }};"
+    )
+}
+
+fn has(component: &Path, text: &str) -> bool {
+    String::from_utf8_lossy(&fs::read(component).unwrap()).contains(text)
+}
+
+#[test]
+fn the_same_sources_in_two_folders_give_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    for lines in [false, true] {
+        let build = |folder: &str| {
+            let folder = dir.path().join(folder);
+            write_crate(&folder, "cdylib", &with_text("it is"));
+            let build = Build::manifest_dir(&folder).target_dir(folder.join("out"));
+            let built = if lines { build.lines() } else { build }.run().unwrap();
+            fs::read(built.component("lonely").unwrap()).unwrap()
+        };
+        let (one, other) = (build("one"), build("other/deeper"));
+        assert!(one == other, "with lines: {lines}");
+        let text = String::from_utf8_lossy(&one);
+        assert!(text.contains("it is in src/lib.rs"), "with lines: {lines}");
+        assert!(!text.contains(dir.path().to_str().unwrap()), "with lines: {lines}");
+    }
+}
+
+#[test]
+fn a_package_of_the_same_name_in_another_folder_is_another_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let folders = ["one", "other"].map(|name| dir.path().join(name));
+    // Both are older than each build, so that cargo would take either for compiled.
+    for (folder, text) in folders.iter().zip(["first", "second"]) {
+        write_crate(folder, "cdylib", &with_text(text));
+    }
+    for _ in 0..2 {
+        for (folder, text) in folders.iter().zip(["first", "second"]) {
+            let built = Build::manifest_dir(folder).target_dir(dir.path().join("shared")).run().unwrap();
+            assert!(has(built.component("lonely").unwrap(), &format!("{text} in src/lib.rs")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn packages_that_share_a_target_directory_compile_their_dependencies_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let common = dir.path().join("common");
+    write_crate(&common, "rlib", "pub const TEXT: &str = \"shared\";");
+    let manifest = fs::read_to_string(common.join("Cargo.toml")).unwrap().replace("lonely", "common");
+    fs::write(common.join("Cargo.toml"), manifest).unwrap();
+    let shared = dir.path().join("shared");
+    let compiled = || {
+        let all = fs::read_dir(shared.join("wasm32-unknown-unknown/guest/deps")).unwrap();
+        let libraries = all.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("libcommon"));
+        libraries.map(|entry| (entry.path(), entry.metadata().unwrap().modified().unwrap())).collect::<Vec<_>>()
+    };
+    let mut before = Vec::new();
+    for name in ["one", "other", "one"] {
+        let folder = dir.path().join(name);
+        write_crate(&folder, "cdylib", "pub use common::TEXT;");
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap().replace("lonely", name);
+        fs::write(folder.join("Cargo.toml"), manifest + "[dependencies]\ncommon = { path = \"../common\" }\n").unwrap();
+        Build::manifest_dir(&folder).target_dir(&shared).unlocked().run().unwrap();
+        let now = compiled();
+        assert!(!now.is_empty() && (before.is_empty() || before == now), "{name}: {before:?} {now:?}");
+        before = now;
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use mortise_cli::CliError;
 use mortise_plugin_host::{
     ControllerDecl, Grant, GrantRequest, Grants, Interface, Interfaces, LoadError, Manifest, Mapper, PluginSettings,
-    TypeDecl,
+    TypeDecl, WatchDecl,
 };
 use mortise_resource::Scope;
 use sha2::{Digest as _, Sha256};
@@ -158,6 +158,7 @@ impl ComponentReport {
                     "name": &*controller.name,
                     "manages": controller.manages.to_string(),
                     "watches": controller.watches.iter().map(|watch| watch.kind.to_string()).collect::<Vec<_>>(),
+                    "mappers": controller.watches.iter().map(|watch| mapper(&watch.mapper)).collect::<Vec<_>>(),
                 })).collect::<Vec<_>>(),
                 "requests": manifest.requests.as_ref().map(|requests| {
                     let request_json = |GrantRequest { grant, reason }: &GrantRequest| {
@@ -223,22 +224,24 @@ fn of_type(decl: &TypeDecl) -> String {
 }
 
 fn of_controller(controller: &ControllerDecl) -> String {
-    let watch = |watch: &mortise_plugin_host::WatchDecl| {
-        let by = match &watch.mapper {
-            Mapper::Owner => "by owner".to_owned(),
-            Mapper::SameName => "by name".to_owned(),
-            Mapper::Reference(path) => format!("by {path}"),
-            Mapper::Index(name) => format!("by index {name}"),
-            Mapper::Map => "by its own mapper".to_owned(),
-        };
-        format!(", watches {} {by}", watch.kind)
-    };
+    let watch = |watch: &WatchDecl| format!(", watches {} {}", watch.kind, mapper(&watch.mapper));
     format!(
         "{} manages {}{}",
         controller.name,
         controller.manages,
         controller.watches.iter().map(watch).collect::<String>()
     )
+}
+
+/// Renders the way from a changed resource to those of the managed type.
+fn mapper(mapper: &Mapper) -> String {
+    match mapper {
+        Mapper::Owner => "by owner".to_owned(),
+        Mapper::SameName => "by name".to_owned(),
+        Mapper::Reference(path) => format!("by reference data.{path}"),
+        Mapper::Index(name) => format!("by index {name}"),
+        Mapper::Map => "by its own mapper".to_owned(),
+    }
 }
 
 /// Lists the hooks of a type, by their names.

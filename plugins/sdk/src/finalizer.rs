@@ -3,7 +3,9 @@
 //! A deletion only marks a resource that has finalizers; it is deleted when the last of them is removed. Finalizers are
 //! words in its metadata ([`crate::meta`]); each belongs to one controller.
 
-use crate::{Context, Error, Failure, Typed, kind::Data, meta};
+use std::{ops::ControlFlow, time::Duration};
+
+use crate::{Context, Error, Failure, Outcome, Typed, kind::Data, meta};
 
 /// A finalizer, by its name: a word without blanks, such as `example.org/release`.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +18,19 @@ pub enum DeletionState {
     Live,
     /// The resource is marked for deletion, and this controller's clean-up is done.
     CleanedUp,
+}
+
+/// State of a clean-up, for [`Finalizer::guard_until_finished`].
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CleanUp {
+    /// Nothing is left outside: the finalizer is removed.
+    Finished,
+    /// Something is left: the finalizer stays, and the clean-up is called again after that time, or earlier if something
+    /// changes.
+    Later(Duration),
+    /// Something is left as with `Later`, for a reason that operators are shown.
+    Deferred(Duration, String),
 }
 
 impl Finalizer {
@@ -33,7 +48,8 @@ impl Finalizer {
 
     /// Guards a reconciler's work; to be called first. If the resource stays, adds the finalizer before anything is
     /// made that would need a clean-up. If the resource is marked, runs `clean_up` and then removes the finalizer,
-    /// which deletes the resource if it was the last. `clean_up` may be called again for the same resource.
+    /// which deletes the resource if it was the last. `clean_up` may be called again for the same resource. For one that
+    /// may have to wait, see [`Self::guard_until_finished`].
     ///
     /// Updates `resource` to the stored version, unless it is deleted.
     ///
@@ -46,18 +62,61 @@ impl Finalizer {
         resource: &mut Typed<M>,
         clean_up: impl FnOnce(&Typed<M>) -> Result<(), Error>,
     ) -> Result<DeletionState, Error> {
+        let guarded = self.guard_until_finished(ctx, resource, |resource| {
+            clean_up(resource)?;
+            Ok(CleanUp::Finished)
+        })?;
+        Ok(if guarded.is_break() { DeletionState::CleanedUp } else { DeletionState::Live })
+    }
+
+    /// Guards a reconciler's work like [`Self::guard`], with a clean-up that may end later: the finalizer is removed once
+    /// it answers [`CleanUp::Finished`], and stays otherwise. `Continue` means that the resource stays, so reconcile it.
+    /// `Break` has the outcome for a resource marked for deletion, which the reconciler returns:
+    ///
+    /// ```
+    /// # use std::{ops::ControlFlow, time::Duration};
+    /// # use mortise_plugin::{CleanUp, Context, Error, Finalizer, Outcome, Typed};
+    /// # #[derive(Clone, PartialEq, prost::Message)] struct Song {}
+    /// # impl prost::Name for Song { const PACKAGE: &'static str = "jukebox.v1"; const NAME: &'static str = "Song"; }
+    /// # const FINALIZER: Finalizer = Finalizer::new("jukebox/remove");
+    /// # fn is_gone(_: &Typed<Song>) -> Result<bool, Error> { Ok(true) }
+    /// # fn reconcile(ctx: &Context<'_>, mut song: Typed<Song>) -> Result<Outcome, Error> {
+    /// let guarded = FINALIZER.guard_until_finished(ctx, &mut song, |song| {
+    ///     Ok(if is_gone(song)? { CleanUp::Finished } else { CleanUp::Later(Duration::from_secs(5)) })
+    /// })?;
+    /// if let ControlFlow::Break(outcome) = guarded {
+    ///     return Ok(outcome);
+    /// }
+    /// # Ok(Outcome::Done)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Self::guard`].
+    pub fn guard_until_finished<M: Data>(
+        &self,
+        ctx: &Context<'_>,
+        resource: &mut Typed<M>,
+        clean_up: impl FnOnce(&Typed<M>) -> Result<CleanUp, Error>,
+    ) -> Result<ControlFlow<Outcome>, Error> {
         let has = self.is_on(resource);
         if !meta::is_marked(&resource.metadata) {
             if !has {
                 self.add(ctx, resource)?;
             }
-            return Ok(DeletionState::Live);
+            return Ok(ControlFlow::Continue(()));
         }
-        if has {
-            clean_up(resource)?;
-            self.remove(ctx, resource)?;
-        }
-        Ok(DeletionState::CleanedUp)
+        let state = if has { clean_up(resource)? } else { CleanUp::Finished };
+        Ok(ControlFlow::Break(match state {
+            CleanUp::Finished => {
+                if has {
+                    self.remove(ctx, resource)?;
+                }
+                Outcome::Done
+            }
+            CleanUp::Later(after) => Outcome::RequeueAfter(after),
+            CleanUp::Deferred(after, reason) => Outcome::Deferred(after, reason),
+        }))
     }
 
     /// Adds the finalizer, and writes the resource.

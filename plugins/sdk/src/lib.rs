@@ -98,7 +98,8 @@
 //!   are newer than the plugin's message. Unknown fields inside nested messages are lost when, and only when, `mutate`
 //!   changes the data.
 //! - [`settings()`] answers the settings, and [`Plugin::check_settings`] checks them, if `configuring` is exported. A
-//!   plugin that uses neither contains no code for them.
+//!   plugin that uses neither contains no code for them. With the feature `serde` they are a struct: `settings_as`, and
+//!   `Plugin::settings_as` for the check, which refuses unknown keys.
 //! - A component imports only the interfaces that its code calls: a plugin without reconcilers has none of their
 //!   imports. [`Plugin::capabilities`] may name interfaces of the host that the plugin needs, so that a host which does
 //!   not know one refuses the plugin.
@@ -178,7 +179,7 @@ pub use context::Context;
 pub use controller::{AnyController, Controller};
 pub use diagnostics::{Diagnostic, Diagnostics, Path, Severity, field, metadata, setting};
 pub use failure::{Error, Failure};
-pub use finalizer::{DeletionState, Finalizer};
+pub use finalizer::{CleanUp, DeletionState, Finalizer};
 pub use function::{Function, FunctionFault, Parameter};
 pub use grants::{Files, Kv, PrivateBytes};
 pub use http::{Http, HttpRequest, HttpResponse};
@@ -192,6 +193,8 @@ pub use refs::{everywhere, reference_to, referent};
 pub use registered::AnyResourceType;
 pub use resource_type::ResourceType;
 pub use settings::settings;
+#[cfg(any(feature = "serde", all(test, not(target_arch = "wasm32"))))]
+pub use settings::{Settings, SettingsError, settings_as};
 pub use status::{Condition, Status};
 pub use tcp::Tcp;
 pub use typed::Typed;

@@ -147,6 +147,18 @@ impl Plugin {
         self
     }
 
+    /// Sets the struct of the plugin's settings (see [`crate::settings_as`]) instead of a check of their text. An unknown
+    /// key, a missing one, a value of another type and an error of [`crate::Settings::check`] keep the plugin from being
+    /// loaded. Needs `configuring` among the interfaces of [`crate::export!`]. A setting that [`Controller::only_if`]
+    /// names is a field of it, too.
+    ///
+    /// [`Controller::only_if`]: crate::Controller::only_if
+    #[cfg(any(feature = "serde", all(test, not(target_arch = "wasm32"))))]
+    #[must_use]
+    pub const fn settings_as<T: crate::Settings>(self) -> Self {
+        self.check_settings(crate::settings::check::<T>)
+    }
+
     /// Sets the controllers: a table of [`crate::Controller`]s. Needs `controlling` among the interfaces of
     /// [`crate::export!`].
     #[must_use]

@@ -1,5 +1,7 @@
 //! Watches of a controller besides its own type, and indexes of its cache.
 
+use std::fmt;
+
 use mortise_resource::{manifest, pb};
 
 use crate::{
@@ -27,6 +29,25 @@ pub enum Mapper<M> {
     /// The resources that a function answers; a uid may be left out. It gets the resource as it is now, or as it was
     /// before it was deleted. Needs `mapping` among the interfaces of [`crate::export!`].
     Map(fn(&Context<'_>, &Typed<M>) -> Result<Vec<pb::Id>, Error>),
+}
+
+/// As in `mortise plugin inspect`: `by reference data.spec.target`.
+impl<M> fmt::Display for Mapper<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner => f.write_str("by owner"),
+            Self::SameName => f.write_str("by name"),
+            Self::Reference(field) => write!(f, "by reference data.{field}"),
+            Self::Index(index) => write!(f, "by index {index}"),
+            Self::Map(_) => f.write_str("by its own mapper"),
+        }
+    }
+}
+
+impl<M> fmt::Debug for Mapper<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// An index of the cache.
@@ -173,4 +194,25 @@ fn map<M: Data>(function: Map<M>, ctx: &Context<'_>, changed: Envelope) -> Resul
 /// Decodes a changed resource from the host.
 pub(crate) fn changed(bytes: &[u8]) -> Result<Envelope, Error> {
     Ok(Envelope::read(bytes).map_err(|fault| unreadable(&fault))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapper_is_shown_with_its_source() {
+        let shown = |mapper: Mapper<()>| (mapper.to_string(), format!("{mapper:?}"));
+        let texts = ["by owner", "by name", "by reference data.spec.target", "by index to", "by its own mapper"];
+        let mappers = [
+            Mapper::Owner,
+            Mapper::SameName,
+            Mapper::Reference("spec.target"),
+            Mapper::Index("to"),
+            Mapper::Map(|_, _| Ok(Vec::new())),
+        ];
+        for (mapper, text) in mappers.into_iter().zip(texts) {
+            assert_eq!(shown(mapper), (text.to_owned(), text.to_owned()));
+        }
+    }
 }

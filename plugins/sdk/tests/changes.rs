@@ -12,7 +12,9 @@ use mortise_plugin::{
     manifest::{self, Hooks, Manifest, TypeName},
     pb,
     prost::{Message, Name},
-    prost_types::Any,
+    prost_types::{
+        Any, DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, field_descriptor_proto,
+    },
     query,
     testing::{self, AdoptedResource, World},
 };
@@ -189,6 +191,76 @@ fn a_plan_says_what_a_write_would_come_to() {
 
     stored.data.title = "refuse".to_owned();
     assert_eq!(world.plan(&stored).unwrap_err(), Failure::new(Failure::INVALID, "kept 7; no"));
+}
+
+/// Songs whose titles are immutable, and whose beats a write may not change.
+static STRICT: Plugin = Plugin::new(
+    "strict",
+    "1.0.0",
+    &[],
+    &[&ResourceType::of(SONG, Scope::Namespace)
+        .immutable(&["title"])
+        .validate(|song, stored, said| {
+            said.warning(if stored.is_some() { "with the stored one" } else { "alone" });
+            if stored.is_some_and(|stored| stored.data.beats != song.data.beats) {
+                said.error("beats cannot be changed in place");
+            }
+        })
+        .plan(|song, prior, _, plan| {
+            let found = query(SONG, &World::tenancy()).all().map_or(0, |found| found.len());
+            plan.diagnostics.warning(format!("planned among {found}"));
+            if prior.is_some_and(|prior| prior.data.beats != song.data.beats) {
+                plan.replace(field("beats"));
+            }
+        })],
+);
+
+#[test]
+fn a_plan_calls_the_hooks_in_the_order_of_a_server() {
+    let field = |name: &str, number, kind: field_descriptor_proto::Type| FieldDescriptorProto {
+        name: Some(name.to_owned()),
+        number: Some(number),
+        r#type: Some(kind.into()),
+        label: Some(field_descriptor_proto::Label::Optional.into()),
+        ..FieldDescriptorProto::default()
+    };
+    let song_message = DescriptorProto {
+        name: Some("Song".to_owned()),
+        field: vec![
+            field("title", 1, field_descriptor_proto::Type::String),
+            field("beats", 2, field_descriptor_proto::Type::Uint32),
+        ],
+        ..DescriptorProto::default()
+    };
+    let file = FileDescriptorProto {
+        name: Some("song.proto".to_owned()),
+        package: Some("jukebox.v1".to_owned()),
+        syntax: Some("proto3".to_owned()),
+        message_type: vec![song_message],
+        ..FileDescriptorProto::default()
+    };
+    let world = World::with_descriptors(&STRICT, FileDescriptorSet { file: vec![file] });
+    let planned = |song: &Typed<Song>| {
+        let plan = world.plan(song).unwrap();
+        (plan.replace, plan.warnings.iter().map(|one| one.summary.clone()).collect::<Vec<_>>().join(", "))
+    };
+    assert_eq!(planned(&song("one", "one")), (vec![], "alone, planned among 0".to_owned()));
+    let owner = world.put(&song("owner", "x")).unwrap();
+    let stored = world.put(&song("one", "one")).unwrap();
+    assert_eq!(planned(&stored), (vec![], "with the stored one, planned among 2".to_owned()));
+    let with = |change: fn(&mut Song)| {
+        let mut other = stored.clone();
+        change(&mut other.data);
+        planned(&other)
+    };
+    // `validate` refuses both in place, and a plan replaces the resource instead.
+    let alone = "alone, planned among 2".to_owned();
+    assert_eq!(with(|song| song.beats = 7), (vec!["data.beats".to_owned()], alone.clone()));
+    assert_eq!(with(|song| song.title = "two".into()), (vec!["data.title".to_owned()], alone.clone()));
+    let both = with(|song| (song.title, song.beats) = ("two".into(), 7));
+    assert_eq!(both.0, ["data.title", "data.beats"], "those of the host first");
+    assert_eq!(planned(&stored.clone().owned_by(owner.id())), (vec!["owner".to_owned()], alone));
+    assert!(world.put(&Typed::new(stored.id().clone(), Song { beats: 7, ..stored.data.clone() })).is_err());
 }
 
 #[test]

@@ -39,7 +39,7 @@ static PLUGIN: Plugin = Plugin::new(
             .columns(&[("ZONE", "data.zone"), ("HOST", "data.host"), ("TYPE", "data.type"), ("VALUES", "data.values")]),
     ],
 )
-.check_settings(settings::check)
+.settings_as::<settings::Settings>()
 .requests(&[
     GrantRequest::http("*", "keeps the records at the provider, at the setting `endpoint`"),
     GrantRequest::http("http://*", "the same, for an endpoint without TLS"),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use mortise_plugin::{Context, Failure, Http, HttpRequest, HttpResponse};
+use mortise_plugin::{CleanUp, Context, Failure, Http, HttpRequest, HttpResponse, SettingsError, settings_as};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
@@ -37,9 +37,12 @@ pub(crate) enum ProviderError {
     /// The zone of the record is missing.
     #[error("the zone {0:?} is missing in the record's namespace; create it")]
     NoZone(String),
-    /// The settings cannot be read.
-    #[error("the settings of dns-records cannot be read: {0}; correct [plugin.dns-records.settings]")]
-    Settings(#[from] serde_json::Error),
+    /// The settings lack a key, or have a wrong one.
+    #[error("{0}; correct [plugin.dns-records.settings]")]
+    Settings(#[from] SettingsError),
+    /// The request cannot be written as JSON.
+    #[error("the record cannot be sent: {0}; change the record")]
+    Entry(serde_json::Error),
     /// The host refuses the request or the secret, and says which grant is missing.
     #[error(transparent)]
     Host(#[from] Failure),
@@ -52,7 +55,7 @@ impl ProviderError {
             Self::Busy { .. } => "ProviderBusy",
             Self::Away { .. } => "ProviderAway",
             Self::Token(_) => "TokenRefused",
-            Self::Refused { .. } => "RecordRefused",
+            Self::Refused { .. } | Self::Entry(_) => "RecordRefused",
             Self::Answer { .. } => "AnswerUnreadable",
             Self::NoZone(_) => "ZoneMissing",
             Self::Settings(_) | Self::Host(_) => "NotConfigured",
@@ -95,7 +98,7 @@ pub(crate) struct Provider<'a> {
 impl<'a> Provider<'a> {
     /// Takes address and token from the settings; the token may also be a granted secret.
     pub(crate) fn new(ctx: &Context<'a>) -> Result<Self, ProviderError> {
-        let settings = Settings::read()?;
+        let settings: Settings = settings_as()?;
         let token = match &settings.token {
             Some(token) => token.clone(),
             None => String::from_utf8_lossy(&ctx.secret("token")?).trim().to_owned(),
@@ -112,16 +115,24 @@ impl<'a> Provider<'a> {
 
     /// Writes a record, or replaces it.
     pub(crate) fn put(&self, place: Place<'_>, entry: &Entry) -> Result<(), ProviderError> {
-        let body = serde_json::to_vec(entry)?;
+        let body = serde_json::to_vec(entry).map_err(ProviderError::Entry)?;
         let request = HttpRequest::put(self.url(place)).header("content-type", "application/json").body(body);
         let url = request.url.clone();
         let refused = || ProviderError::Refused { url, status: 404, text: "the zone is missing".to_owned() };
         self.send(request)?.map(drop).ok_or_else(refused)
     }
 
-    /// Removes a record. Succeeds if it is gone already.
-    pub(crate) fn delete(&self, place: Place<'_>) -> Result<(), ProviderError> {
-        self.send(HttpRequest::delete(self.url(place))).map(drop)
+    /// Removes a record, which is finished if it is gone already. A provider that answers 202 has only begun.
+    pub(crate) fn delete(&self, place: Place<'_>) -> Result<CleanUp, ProviderError> {
+        let answer = self.send(HttpRequest::delete(self.url(place)))?;
+        let Some(begun) = answer.filter(|answer| answer.status == 202) else { return Ok(CleanUp::Finished) };
+        Ok(CleanUp::Deferred(self.pause(&begun), "the provider removes the record".to_owned()))
+    }
+
+    /// Returns the time that the provider asks for, or that of the settings.
+    fn pause(&self, answer: &HttpResponse) -> Duration {
+        let pause = answer.retry_after().unwrap_or(Duration::from_secs(self.settings.retry_seconds));
+        pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 
     fn url(&self, Place { domain, host, kind }: Place<'_>) -> String {
@@ -145,10 +156,7 @@ impl<'a> Provider<'a> {
             200..=299 => Ok(Some(answer)),
             404 => Ok(None),
             401 | 403 => Err(ProviderError::Token(answer.status)),
-            status @ (429 | 503) => {
-                let asked = answer.retry_after().map(|asked| asked.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
-                Err(ProviderError::Busy { status, pause: asked.unwrap_or(pause) })
-            }
+            status @ (429 | 503) => Err(ProviderError::Busy { status, pause: self.pause(&answer) }),
             status @ 500.. => Err(ProviderError::Away { text: format!("HTTP {status}"), pause }),
             status => Err(ProviderError::Refused { url, status, text: answer.text().into_owned() }),
         }

@@ -1,10 +1,10 @@
 //! The controller `sync`: makes the provider have the records.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use mortise_plugin::{
-    Condition, Context, Controller, DeletionState, Error, Finalizer, Index, Key, Mapper, Outcome, Plan, Reconciler,
-    Request, Status, Typed, Watch, meta, pb,
+    CleanUp, Condition, Context, Controller, Error, Finalizer, Index, Key, Mapper, Outcome, Plan, Reconciler, Request,
+    Status, Typed, Watch, meta, pb,
 };
 
 use crate::{
@@ -46,10 +46,10 @@ impl Reconciler for KeepRecords {
         if let Some(rest) = pause::rest(ctx)? {
             return Ok(Outcome::Deferred(rest, "the provider does not answer, or asked for a pause".to_owned()));
         }
-        let guarded = FINALIZER.guard(ctx, &mut record, |record| Ok(remove(ctx, record)?));
+        let guarded = FINALIZER.guard_until_finished(ctx, &mut record, |record| Ok(remove(ctx, record)?));
         let result = match guarded {
-            Ok(DeletionState::CleanedUp) => return Ok(Outcome::Done),
-            Ok(DeletionState::Live) => write(ctx, &record),
+            Ok(ControlFlow::Break(outcome)) => return Ok(outcome),
+            Ok(ControlFlow::Continue(())) => write(ctx, &record),
             // A fault of the provider goes into the status; the host repeats the reconcile after any other error.
             Err(error) => Err(*error.downcast::<ProviderError>()?),
         };
@@ -58,7 +58,7 @@ impl Reconciler for KeepRecords {
 }
 
 /// Removes the record at the provider.
-fn remove(ctx: &Context<'_>, record: &Typed<Record>) -> Result<(), ProviderError> {
+fn remove(ctx: &Context<'_>, record: &Typed<Record>) -> Result<CleanUp, ProviderError> {
     let zone = zone_of(ctx, record)?;
     Provider::new(ctx)?.delete(place(&zone, record))
 }

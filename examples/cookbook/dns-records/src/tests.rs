@@ -127,6 +127,37 @@ fn a_deletion_waits_for_the_provider() {
 }
 
 #[test]
+fn a_deletion_waits_while_the_provider_removes_the_record() {
+    with_settings(SETTINGS, || {
+        let (world, fake, id) = world();
+        world.settle().unwrap();
+        fake.borrow_mut().fault = Some(Ok(HttpResponse::new(202).with_header("retry-after", "9")));
+        world.delete(&id).unwrap();
+        let later = world.settle().unwrap().later.remove(0);
+        assert_eq!(
+            (later.wait, later.reason.as_deref()),
+            (Duration::from_secs(9), Some("the provider removes the record"))
+        );
+        assert_eq!(world.get::<Record>(&id).unwrap().metadata["finalizers"], REMOVE);
+        fake.borrow_mut().fault = None;
+        fake.borrow_mut().records.clear();
+        world.settle().unwrap();
+        assert!(world.get::<Record>(&id).is_none(), "404 is the end");
+    });
+}
+
+#[test]
+fn a_wrong_setting_is_named() {
+    let findings = |text: &str| {
+        PLUGIN.check(text).iter().map(|one| format!("{}: {}", one.path, one.summary)).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(findings(SETTINGS), "");
+    assert_eq!(findings("{}"), "endpoint: required; set it");
+    assert!(findings(r#"{"endpoint": "https://a", "tokn": "t"}"#).starts_with("tokn: unknown setting"));
+    assert!(findings(r#"{"endpoint": "https://a/"}"#).starts_with("endpoint: must be a URL"));
+}
+
+#[test]
 fn a_wrong_token_is_no_reason_to_try_again() {
     with_settings(r#"{"endpoint": "http://dns.test"}"#, || {
         let (world, _, id) = world();

@@ -3,6 +3,7 @@
 mod functions;
 mod rules;
 mod schedule;
+mod settings;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ static PLUGIN: Plugin = Plugin::new(
             .columns(&[("DUE", "data.due"), ("RESULT", "data.result")]),
     ],
 )
+.settings_as::<settings::Settings>()
 .functions(&functions::FUNCTIONS)
 .controllers(&[&schedule::CONTROLLER]);
-mortise_plugin::export!(PLUGIN: mutating, validating, upgrading, planning, functions, controlling);
+mortise_plugin::export!(PLUGIN: mutating, validating, configuring, upgrading, planning, functions, controlling);

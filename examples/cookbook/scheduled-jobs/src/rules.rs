@@ -1,14 +1,12 @@
 //! Defaults and rules of commands and schedules, and the plan of a schedule.
 
-use mortise_plugin::{Diagnostics, Plan, Typed, field, name};
+use mortise_plugin::{Diagnostics, Plan, Typed, field, name, settings_as};
 
 use crate::{
     proto::jobs::v1::{Command, Schedule},
+    settings::Settings,
     slots::Every,
 };
-
-/// Number of kept runs of a schedule without one.
-const KEEP: u32 = 3;
 
 /// Longest name of a schedule: those of its runs have a dash and the seconds since 1970 after it.
 const LONGEST_NAME: usize = 50;
@@ -23,7 +21,8 @@ pub(crate) fn check_command(command: &Typed<Command>, _stored: Option<&Typed<Com
 /// Fills in the defaults of a schedule.
 pub(crate) fn complete(schedule: &mut Typed<Schedule>) -> Result<(), Diagnostics> {
     if schedule.data.keep == 0 {
-        schedule.data.keep = KEEP;
+        let settings: Settings = settings_as().map_err(|fault| Diagnostics::refusal(fault.to_string()))?;
+        schedule.data.keep = settings.keep;
     }
     Ok(())
 }

@@ -3,7 +3,11 @@
 use mortise_resource::pb;
 use prost::Message;
 
-use super::World;
+use super::{
+    World,
+    failures::{decode, refusal},
+    fields,
+};
 use crate::{Data, Diagnostics, Failure, FunctionFault, Kind, Plugin, Typed, Value, raw::NewResource};
 
 /// Result of [`World::plan`].
@@ -11,9 +15,10 @@ use crate::{Data, Diagnostics, Failure, FunctionFault, Kind, Plugin, Typed, Valu
 pub struct PlanAnswer<M> {
     /// The resource as controllers will finally make it.
     pub predicted: Typed<M>,
-    /// Paths of the fields that require a replacement, such as `data.title`; empty if no resource is stored.
+    /// Paths of the fields that require a replacement, such as `data.title`: those that the server does not change in
+    /// place, then those of the plan hook. Empty if no resource is stored.
     pub replace: Vec<String>,
-    /// Warnings; errors refuse the plan.
+    /// Warnings of `validate`, then those of the plan hook; errors refuse the plan.
     pub warnings: Diagnostics,
 }
 
@@ -27,22 +32,59 @@ pub struct AdoptedResource<M> {
 }
 
 impl World {
-    /// Plans a write as for a client: calls `mutate` and `validate`, then the plan hook. Writes nothing.
+    /// Plans a write as for a client, with a server's order of the hooks: `mutate` and `validate` without the stored
+    /// resource, then the plan hook; if nothing has to be replaced, `validate` once more with the stored resource, whose
+    /// warnings count. Writes nothing.
     ///
     /// # Errors
     /// A hook's refusal.
     pub fn plan<M: Data>(&self, resource: &Typed<M>) -> Result<PlanAnswer<M>, Failure> {
-        let input = self.hooks(super::failures::decode(&resource.to_bytes()?)?)?.encode_to_vec();
-        let stored = self.store.borrow().read(resource.id()).cloned();
-        let kept = stored.as_ref().and_then(|stored| self.private_bytes(stored.id.as_ref()?));
-        let stored = stored.map(|stored| stored.encode_to_vec());
-        let plan = self.plugin().plan(&input, stored.as_deref(), kept.as_deref());
-        if plan.diagnostics.has_errors() {
-            return Err(refused(&plan.diagnostics));
+        let resource: pb::Resource = decode(&resource.to_bytes()?)?;
+        let stored = resource.id.as_ref().and_then(|id| self.store.borrow().read(id).cloned());
+        self.with_lookups(|| {
+            let (input, mut warnings) = self.admit(resource, None)?;
+            let kept = stored.as_ref().and_then(|stored| self.private_bytes(stored.id.as_ref()?));
+            let prior = stored.as_ref().map(Message::encode_to_vec);
+            let input_bytes = input.encode_to_vec();
+            let plan = self.plugin().plan(&input_bytes, prior.as_deref(), kept.as_deref());
+            if plan.diagnostics.has_errors() {
+                return Err(refusal(&plan.diagnostics));
+            }
+            let mut replace = Vec::new();
+            if let Some(stored) = &stored {
+                replace = self.fixed_by_host(stored, &input);
+                replace.extend(plan.replace.iter().map(ToString::to_string));
+                replace.dedup();
+                if replace.is_empty() {
+                    warnings = self.validate(&input, Some(stored))?;
+                }
+            }
+            warnings.extend(plan.diagnostics);
+            let predicted = Typed::stored(plan.predicted.as_deref().unwrap_or(&input_bytes))?;
+            Ok(PlanAnswer { predicted, replace, warnings })
+        })
+    }
+
+    /// Paths that the server does not change in place: the owner, and immutable fields.
+    fn fixed_by_host(&self, stored: &pb::Resource, resource: &pb::Resource) -> Vec<String> {
+        let mut owner = resource.owner.clone();
+        if let (Some(given), Some(known)) = (&mut owner, &stored.owner)
+            && given.uid.is_empty()
+        {
+            given.uid.clone_from(&known.uid);
         }
-        let replace = plan.replace.iter().filter(|_| stored.is_some()).map(ToString::to_string).collect();
-        let predicted = Typed::stored(plan.predicted.as_deref().unwrap_or(&input))?;
-        Ok(PlanAnswer { predicted, replace, warnings: plan.diagnostics })
+        let mut fixed = Vec::new();
+        if owner != stored.owner {
+            fixed.push("owner".to_owned());
+        }
+        let type_of = |one: &pb::Resource| one.id.as_ref().and_then(|id| id.r#type.clone());
+        if let Some(of) = self.type_of(resource).filter(|_| type_of(stored) == type_of(resource)) {
+            let [before, after] =
+                [stored, resource].map(|one| one.data.as_ref().map_or(&[][..], |data| data.value.as_slice()));
+            let changed = |field: &&String| fields::differ(&self.files, &of.message, field, before, after);
+            fixed.extend(of.immutable_fields.iter().filter(changed).map(|field| format!("data.{field}")));
+        }
+        fixed
     }
 
     /// Moves a stored resource to another type, without writing it. Its data is of schema version 1.
@@ -82,11 +124,7 @@ pub fn call(plugin: &Plugin, name: &str, arguments: &[Value]) -> Result<Value, F
     plugin.table(name)?.checked_call(name, arguments)
 }
 
-fn refused(said: &Diagnostics) -> Failure {
-    Failure::new(Failure::INVALID, said.summaries())
-}
-
 fn adopted<M: Data>(made: Result<NewResource, Diagnostics>) -> Result<AdoptedResource<M>, Failure> {
-    let NewResource { resource, kept } = made.map_err(|said| refused(&said))?;
+    let NewResource { resource, kept } = made.map_err(|said| refusal(&said))?;
     Ok(AdoptedResource { resource: Typed::stored(&resource)?, kept })
 }

@@ -3,7 +3,7 @@
 use mortise_query::in_memory::InMemoryError;
 use prost::Message;
 
-use crate::Failure;
+use crate::{Diagnostics, Failure};
 
 pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure> {
     M::decode(bytes).map_err(|fault| Failure::new(Failure::INVALID, fault.to_string()))
@@ -16,4 +16,9 @@ pub(super) fn refused(error: &InMemoryError) -> Failure {
         InMemoryError::Undecodable(_) | InMemoryError::Encoding(_) => Failure::INTERNAL,
     };
     Failure::new(code, error.to_string())
+}
+
+/// Failure of a request that a hook refuses.
+pub(super) fn refusal(said: &Diagnostics) -> Failure {
+    Failure::new(Failure::INVALID, said.summaries())
 }

@@ -5,6 +5,7 @@ use mortise_resource::{
     wire::{Cursor, Field, Value},
 };
 use prost::{Message, encoding::encode_varint};
+use prost_reflect::{DescriptorPool, DynamicMessage};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet,
     field_descriptor_proto::{Label, Type},
@@ -114,6 +115,28 @@ fn content(field: &Field<'_>) -> Vec<u8> {
         Value::Group => {}
     }
     out
+}
+
+/// Whether a field has different values in the data of two resources: a path of names joined by dots. Data that does not
+/// decode counts as empty.
+pub(super) fn differ(files: &FileDescriptorSet, message: &str, path: &str, before: &[u8], after: &[u8]) -> bool {
+    let pool = DescriptorPool::from_file_descriptor_set(files.clone()).unwrap_or_default();
+    let Some(message) = pool.get_message_by_name(message) else { return false };
+    let value = |data: &[u8]| {
+        let decoded = DynamicMessage::decode(message.clone(), data);
+        value_at(&decoded.unwrap_or_else(|_| DynamicMessage::new(message.clone())), path)
+    };
+    value(before) != value(after)
+}
+
+/// Value of a field; an absent message on the way means the default.
+fn value_at(message: &DynamicMessage, path: &str) -> Option<prost_reflect::Value> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let value = message.get_field_by_name(first)?;
+    match rest {
+        None => Some(value.into_owned()),
+        Some(rest) => value_at(value.as_message()?, rest),
+    }
 }
 
 fn named_message<'f>(files: &'f FileDescriptorSet, name: &str) -> Option<&'f DescriptorProto> {

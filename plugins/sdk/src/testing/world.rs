@@ -16,7 +16,7 @@ use mortise_resource::{
 use prost::Message;
 
 use super::{
-    failures::decode,
+    failures::{decode, refusal as refused},
     fields,
     lookup::Lookup,
     store::{Store, is_type, is_under},
@@ -70,7 +70,7 @@ pub(super) type Connects = Box<dyn Fn(&str, u16) -> Result<Duration, Failure>>;
 pub struct World {
     plugin: &'static Plugin,
     manifest: Rc<Manifest>,
-    files: Rc<prost_types::FileDescriptorSet>,
+    pub(super) files: Rc<prost_types::FileDescriptorSet>,
     pub(super) store: Rc<RefCell<Store>>,
     pub(super) values: RefCell<Values>,
     /// Private bytes, by uid.
@@ -326,30 +326,43 @@ impl World {
 
     /// Calls the plugin's own hooks for a write; answers the mutated resource.
     pub(super) fn hooks(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
-        self.with_lookups(|| self.call_hooks(resource))
+        let stored = resource.id.as_ref().and_then(|id| self.store.borrow().read(id).cloned());
+        self.with_lookups(|| self.admit(resource, stored.as_ref())).map(|(resource, _)| resource)
     }
 
-    fn call_hooks(&self, resource: pb::Resource) -> Result<pb::Resource, Failure> {
-        let of = resource.id.as_ref().and_then(|id| id.r#type.as_ref());
-        let hooks = self.manifest.types.iter().find(|one| {
-            of.is_some_and(|of| (&one.group, &one.group_version, &one.kind) == (&of.group, &of.group_version, &of.kind))
-        });
-        let hooks = hooks.and_then(|one| one.hooks).unwrap_or_default();
-        let refused = |said: &Diagnostics| Failure::new(Failure::INVALID, said.summaries());
-        let mut bytes = resource.encode_to_vec();
-        if hooks.mutate
-            && let Some(mutated) = self.plugin.mutate(&bytes).map_err(|said| refused(&said))?
-        {
-            bytes = mutated;
+    /// Calls `mutate`, then `validate` with the stored resource; answers the mutated resource, and warnings.
+    pub(super) fn admit(
+        &self,
+        mut resource: pb::Resource,
+        stored: Option<&pb::Resource>,
+    ) -> Result<(pb::Resource, Diagnostics), Failure> {
+        if self.type_of(&resource).and_then(|of| of.hooks).unwrap_or_default().mutate {
+            let mutated = self.plugin.mutate(&resource.encode_to_vec()).map_err(|said| refused(&said))?;
+            resource = mutated.map_or(Ok(resource), |bytes| decode(&bytes))?;
         }
-        if hooks.validate {
-            let stored = resource.id.as_ref().and_then(|id| self.store.borrow().read(id).map(Message::encode_to_vec));
-            let said = self.plugin.validate(&bytes, stored.as_deref());
-            if said.has_errors() {
-                return Err(refused(&said));
-            }
+        let warnings = self.validate(&resource, stored)?;
+        Ok((resource, warnings))
+    }
+
+    /// Calls `validate` with the stored resource; answers warnings.
+    pub(super) fn validate(
+        &self,
+        resource: &pb::Resource,
+        stored: Option<&pb::Resource>,
+    ) -> Result<Diagnostics, Failure> {
+        if !self.type_of(resource).and_then(|of| of.hooks).unwrap_or_default().validate {
+            return Ok(Diagnostics::new());
         }
-        decode(&bytes)
+        let stored = stored.map(Message::encode_to_vec);
+        let said = self.plugin.validate(&resource.encode_to_vec(), stored.as_deref());
+        if said.has_errors() { Err(refused(&said)) } else { Ok(said) }
+    }
+
+    /// Declaration of a resource's type, if it is the plugin's own.
+    pub(super) fn type_of(&self, resource: &pb::Resource) -> Option<&manifest::ResourceType> {
+        let of = resource.id.as_ref()?.r#type.as_ref()?;
+        let name = (&of.group, &of.group_version, &of.kind);
+        self.manifest.types.iter().find(|one| (&one.group, &one.group_version, &one.kind) == name)
     }
 
     /// Resources of a type under a key of an index.

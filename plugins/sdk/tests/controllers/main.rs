@@ -6,13 +6,13 @@
 
 mod grants;
 
-use std::{cell::RefCell, time::Duration};
+use std::{cell::RefCell, ops::ControlFlow, time::Duration};
 
 use mortise_plugin::{
-    Condition, Context, Controller, DeletionState, Error, Failure, Finalizer, HttpRequest, HttpResponse, Index, Key,
-    Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status, Typed, Watch,
+    CleanUp, Condition, Context, Controller, DeletionState, Error, Failure, Finalizer, HttpRequest, HttpResponse,
+    Index, Key, Kind, Mapper, Outcome, Plugin, Reconciler, Request, ResourceType, Scope, Status, Typed, Watch,
     manifest::{self, Manifest},
-    pb,
+    meta, pb,
     prost::{Message, Name},
     prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet},
     testing::{Settled, Unsettled, World, with_settings},
@@ -71,6 +71,19 @@ impl Reconciler for Songs {
                 let mut status = Status::new("jukebox/songs", &song).with(Condition::holds("Printed"));
                 status.push(Condition::fails("Sold").reason("NoFans").message("Nobody came."));
                 status.write_if_changed(ctx, &song)?;
+            }
+            "record" => {
+                let guarded = RELEASE.guard_until_finished(ctx, &mut song, |_| {
+                    Ok(match ctx.kv().get("left")?.as_deref() {
+                        None => CleanUp::Finished,
+                        Some(b"a while") => CleanUp::Later(Duration::from_secs(5)),
+                        Some(why) => CleanUp::Deferred(Duration::from_secs(7), String::from_utf8(why.to_vec())?),
+                    })
+                })?;
+                if let ControlFlow::Break(outcome) = guarded {
+                    return Ok(outcome);
+                }
+                ctx.kv().set("made", b"yes")?;
             }
             _ => {}
         }
@@ -207,6 +220,47 @@ fn what_is_deleted_comes_back_and_what_is_marked_is_cleaned_up() {
     assert!(world.get::<Song>(a.id()).is_none());
     assert_eq!(world.value("cleaned").unwrap(), b"yes");
     assert!(world.list(SHEET).is_empty(), "what it owned went with it");
+}
+
+#[test]
+fn a_clean_up_that_is_not_finished_keeps_the_finalizer() {
+    let world = World::new(&PLUGIN);
+    let a = world.put(&song("a", "record")).unwrap();
+    let (first, _) = settled(&world);
+    assert_eq!((first.later.len(), world.value("made").as_deref()), (0, Some(b"yes".as_slice())));
+    let held = |world: &World| world.get::<Song>(a.id()).is_some_and(|song| RELEASE.is_on(&song) && song.is_marked());
+    let left = |text: &[u8]| world.context().kv().set("left", text).unwrap();
+    left(b"a while");
+    world.context().kv().remove("made").unwrap();
+    world.delete(a.id()).unwrap();
+    for (text, wait, reason) in
+        [("a while", 5, None), ("the host removes it", 7, Some("the host removes it".to_owned())), ("a while", 5, None)]
+    {
+        left(text.as_bytes());
+        let later = settled(&world).0.later;
+        let found = later.iter().map(|one| (one.wait.as_secs(), one.reason.clone())).collect::<Vec<_>>();
+        assert_eq!(found, [(wait, reason)]);
+        assert!(held(&world), "after {text:?}");
+    }
+    assert_eq!(world.value("made"), None, "a marked resource is not reconciled");
+    world.fail_next("kv.get", Failure::new(Failure::UNAVAILABLE, "not now"));
+    settled(&world);
+    assert!(held(&world), "after an error");
+    world.context().kv().remove("left").unwrap();
+    assert_eq!(settled(&world).0.later, []);
+    assert!(world.get::<Song>(a.id()).is_none());
+}
+
+#[test]
+fn a_resource_that_is_marked_without_the_finalizer_is_not_cleaned_up() {
+    let world = World::new(&PLUGIN);
+    let mut other = song("a", "record");
+    meta::add_finalizer(&mut other.metadata, "other/hold");
+    let a = world.put(&other).unwrap();
+    world.delete(a.id()).unwrap();
+    world.context().kv().set("left", b"a while").unwrap();
+    assert_eq!(settled(&world).0.later, [], "its clean-up is not called");
+    assert_eq!(world.value("made"), None);
 }
 
 #[test]
