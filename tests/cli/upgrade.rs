@@ -45,7 +45,8 @@ async fn what_is_in_the_way_of_an_upgrade_is_listed() {
 
 #[tokio::test]
 async fn a_server_goes_on_while_its_upgrade_is_checked() {
-    let server = Setup::new().component("good", good()).start().await;
+    // Of a store in etcd the command only says where it is.
+    let server = Setup::new().of_sled().component("good", good()).start().await;
     let [data, plugins] = [&server.data_dir, &server.plugin_dir].map(|dir| dir.to_str().unwrap());
     let (code, out, err) = mortise(&["upgrade", "--check", "--data-dir", data, "--plugin-dir", plugins], &[]).await;
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");

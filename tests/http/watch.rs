@@ -195,7 +195,9 @@ async fn a_stopping_server_says_so_and_ends_the_stream() {
 /// A client that does not read falls behind; it gets an error when it reads again, or is disconnected.
 #[tokio::test]
 async fn a_slow_client_gets_an_error() {
-    let server = Setup::new().limit("watch_buffer", 4).env("MORTISE_STORE_HISTORY_EVENTS", 4).start().await;
+    // The client reads nothing for as long as the writes below take.
+    let setup = Setup::new().limit("watch_buffer", 4).env("MORTISE_HTTP_STALL_TIMEOUT_MS", 3_600_000);
+    let server = setup.env("MORTISE_STORE_HISTORY_EVENTS", 4).start().await;
     let mut events = Events::open(&server, &format!("{ARTISTS}?watch")).await;
     events.snapshot().await;
     // Until every buffer on the way is full, and four events more.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tonic::Code;
 
 use crate::support::{
-    Server, Setup, mortise,
+    Server, Setup, is_left_out_over_etcd, mortise,
     plugins::{Plugins as _, Seen, sha256},
     refusal, skipped, thing,
 };
@@ -251,6 +251,9 @@ async fn required_signatures_hold_for_installs_rollbacks_and_restarts() {
     assert_eq!((version(&server).await.as_str(), seen.data.rolled_back), ("1.0.0", true));
     assert!(server.stop().await.success());
 
+    if is_left_out_over_etcd("the shared store has the signatures, too") {
+        return;
+    }
     // Without the kept signatures a rollback is impossible, and the file in the folder is signed.
     let kept = place.0.path().join("data/plugins").join(NAME);
     for path in fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path()) {
@@ -312,6 +315,9 @@ async fn components_that_served_before_are_loaded_again_and_no_others() {
     // A component's plugin is known only after compiling, so the error names the file.
     server.plugin_until("version-stamp-file", |seen| seen.reason == "NotTrusted").await;
     assert!(server.stop().await.success());
+    if is_left_out_over_etcd("a start takes the files of removed plugins out of the folder") {
+        return;
+    }
     let server = place.setup().start().await;
     server.plugin_until("version-stamp-file", |seen| seen.reason == "NotTrusted").await;
     assert_eq!(server.plugin(NAME).await.unwrap().reason, "Removed");

@@ -255,7 +255,8 @@ async fn pages_in_the_order_of_an_index_read_the_page() {
         resources.iter().map(|one| one.id.clone().unwrap().name).collect()
     };
     eventually("the index is there", async || {
-        found(&server, "data.genre = \"GENRE_FOLK\"", 10).await.1.access() == Access::Field
+        let filter = "data.genre = \"GENRE_FOLK\"".to_owned();
+        ask(SearchRequest { filter, ..base.clone() }).await.plan.unwrap().access() == Access::Field
     })
     .await;
     let lead = "data.group_members.lead";

@@ -398,6 +398,9 @@ async fn own(world: &Servers, at: &str, owner: &str) -> BTreeMap<String, i64> {
 
 #[tokio::test]
 async fn servers_with_lost_old_and_wrong_peers_lose_nothing() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     history().await;
 }
 

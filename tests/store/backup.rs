@@ -74,7 +74,8 @@ impl Place {
 
     async fn serve(&self) -> Server {
         fs::create_dir_all(self.plugins()).unwrap();
-        Setup::new().data_dir(&self.data()).plugin_dir(&self.plugins()).start().await
+        // A restore makes a store of sled; `mortise migrate` moves it.
+        Setup::new().of_sled().data_dir(&self.data()).plugin_dir(&self.plugins()).start().await
     }
 
     /// Content of all files in the directory.

@@ -2,10 +2,13 @@
 
 use mortise_resource::pb;
 
-use crate::support::{Setup, artist, id_of, mortise};
+use crate::support::{Setup, artist, id_of, is_left_out_over_etcd, mortise};
 
 #[tokio::test]
 async fn a_store_that_was_emptied_gives_its_space_back() {
+    if is_left_out_over_etcd("the data directory holds a copy, not the content") {
+        return;
+    }
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     let setup = || {

@@ -106,7 +106,7 @@ async fn backups_are_taken_verified_bounded_in_number_and_can_be_restored() {
     let args = ["--data-dir", into.to_str().unwrap(), "--plugin-dir", plugins.to_str().unwrap()];
     let (code, out, err) = mortise(&[&["backup", "restore", "--from", &newest], &args[..]].concat(), &[]).await;
     assert_eq!(code, Some(0), "{out}{err}");
-    let restored = Setup::new().data_dir(&into).plugin_dir(&plugins).start().await;
+    let restored = Setup::new().of_sled().data_dir(&into).plugin_dir(&plugins).start().await;
     restored.read(&id("demo.v2.Artist", "korn")).await.unwrap();
 
     // A file with one byte changed is refused.

@@ -43,6 +43,7 @@ pub struct Setup {
     address_space: Option<u64>,
     mask: Option<&'static str>,
     serve: bool,
+    is_of_sled: bool,
     migrate_to: Option<&'static str>,
     tls: Option<ClientTlsConfig>,
     log_to: Option<Stdio>,
@@ -167,6 +168,12 @@ impl Setup {
         self
     }
 
+    /// A server with a store of its own, whichever engine the other servers under test have.
+    pub fn of_sled(mut self) -> Self {
+        self.is_of_sled = true;
+        self
+    }
+
     /// The command that starts the server, with its files in `dir`, and its data directory and plugin folder.
     pub fn command(self, dir: &Path) -> (Command, PathBuf, PathBuf) {
         let plugin_dir = self.plugin_dir.unwrap_or_else(|| dir.join("plugins"));
@@ -209,7 +216,7 @@ impl Setup {
             .env("MORTISE_SANDBOX_DEADLINE_MS", "20000")
             .env("MORTISE_SANDBOX_DESCRIBE_DEADLINE_MS", "20000")
             .env("MORTISE_TEST_LIMITS", limits.join("\n"))
-            .envs(engine::settings(&data_dir))
+            .envs(if self.is_of_sled { Vec::new() } else { engine::settings(&data_dir) })
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

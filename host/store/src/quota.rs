@@ -77,6 +77,13 @@ pub struct QuotaExceeded {
     pub limit: u64,
 }
 
+impl QuotaExceeded {
+    /// Counts the batch that this refusal answers.
+    pub fn count(&self) {
+        metrics::counter!("mortise_quota_refused_total", "quota" => self.quota.name()).increment(1);
+    }
+}
+
 impl std::error::Error for QuotaExceeded {}
 
 impl fmt::Display for QuotaExceeded {

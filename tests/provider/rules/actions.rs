@@ -97,7 +97,7 @@ async fn an_action_writes_a_backup_that_restores() {
     let (code, _, said) = mortise(&restored, &[]).await;
     assert_eq!(code, Some(0), "{said}");
     assert!(server.stop().await.success());
-    let server = Setup::new().data_dir(&data).plugin_dir(&plugins).start().await;
+    let server = Setup::new().of_sled().data_dir(&data).plugin_dir(&plugins).start().await;
     assert!(server.read(&id("fields.v1.Everything", "kept")).await.is_ok());
 }
 

@@ -72,6 +72,9 @@ impl Pending {
     }
 
     pub(crate) fn fail(self, error: StoreError) {
+        if let StoreError::QuotaExceeded(refusal) = &error {
+            refusal.count();
+        }
         self.reply.send(Err(error)).ok();
     }
 

@@ -38,11 +38,6 @@ pub(crate) fn scan_aborted() {
     metrics::counter!("mortise_store_scans_aborted_total").increment(1);
 }
 
-/// Counts a batch that a quota refused.
-pub(crate) fn quota_refused(quota: Quota) {
-    metrics::counter!("mortise_quota_refused_total", "quota" => quota.name()).increment(1);
-}
-
 /// Sets the use of the fullest tenancies: resources of one type, and bytes.
 pub(crate) fn quotas(limits: Quotas, (resources, bytes): (u64, u64)) {
     for (quota, used, limit) in [(Quota::Resources, resources, limits.resources), (Quota::Bytes, bytes, limits.bytes)] {

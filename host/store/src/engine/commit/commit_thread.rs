@@ -320,7 +320,7 @@ impl Committer {
             let before = group.changes.len();
             let result = group.add(batch, &self.sums.usage);
             if let Err(StoreError::QuotaExceeded(refusal)) = &result {
-                metrics::quota_refused(refusal.quota);
+                refusal.count();
             }
             results.push(result);
             changing += usize::from(group.changes.len() > before);
