@@ -1,6 +1,7 @@
 //! Plugins as a whole: the contract, manifests, grants, settings, secrets, trust, service, observability.
 
 mod changes;
+mod compiled;
 mod contract;
 mod descriptor_chains;
 mod grant_requests;

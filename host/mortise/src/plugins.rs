@@ -1,6 +1,7 @@
 //! Options of the plugin manager: folders, times, bundled plugins, and settings that can be read again.
 
 use mortise_keys::signature::PublicKey;
+use mortise_plugin_host::CodeFolder;
 use mortise_plugin_manager::{Bundled, ConfigSource, Limits, Options, TrustRules};
 
 use crate::{
@@ -36,11 +37,29 @@ fn trust(config: &Config) -> Result<TrustRules, SettingError> {
 
 /// Reads the keys of trusted signers.
 pub(crate) fn trusted_keys(config: &Config) -> Result<Vec<PublicKey>, SettingError> {
-    let key = |text: &String| {
-        PublicKey::load(text)
-            .map_err(|source| SettingError::TrustedKey { text: text.clone(), source: Box::new(source) })
-    };
-    config.plugins.trusted_keys.iter().map(key).collect()
+    public_keys("plugins.trusted_keys", &config.plugins.trusted_keys).collect()
+}
+
+/// Returns the folder of code that other machines compiled, with the keys of its signers, if the settings name one.
+pub(crate) fn code_folder(config: &Config) -> Result<Option<CodeFolder>, ConfigError> {
+    let dir = &config.plugins.code_dir;
+    let keys = code_keys(config).collect::<Result<_, SettingError>>()?;
+    Ok((!dir.as_os_str().is_empty()).then(|| CodeFolder { dir: dir.clone(), keys }))
+}
+
+/// Reads the keys of signers of compiled code.
+pub(crate) fn code_keys(config: &Config) -> impl Iterator<Item = Result<PublicKey, SettingError>> {
+    public_keys("plugins.code_keys", &config.plugins.code_keys)
+}
+
+/// Reads the keys of a setting.
+pub(crate) fn public_keys(
+    key: &'static str,
+    texts: &[String],
+) -> impl Iterator<Item = Result<PublicKey, SettingError>> {
+    texts.iter().map(move |text| {
+        PublicKey::load(text).map_err(|e| SettingError::PublicKey { key, text: text.clone(), source: Box::new(e) })
+    })
 }
 
 fn bundled_plugins(names: &[String]) -> Vec<Bundled> {

@@ -243,7 +243,11 @@ async fn start(
 ) -> Result<Parts, RunError> {
     let cache_dir = parts::cache_dir(config, temporary);
     open.opening = Some(Store::begin(config, mode.is_read_only())?);
-    let sandbox_options = SandboxOptions { identities: parts::age_identities(config)?, ..parts::sandbox(config) };
+    let sandbox_options = SandboxOptions {
+        identities: parts::age_identities(config)?,
+        code: plugins::code_folder(config)?,
+        ..parts::sandbox(config)
+    };
     let sandbox = Sandbox::with_options(&parts::limits(config), sandbox_options, cache_dir)?;
     let mut plugin_options = plugins::options(config, live)?;
     let opened = match &mut open.opening {

@@ -138,7 +138,11 @@ impl Outcome {
         let keys = if config.plugins.require_signed { plugins::trusted_keys(config)? } else { Vec::new() };
         let limits = parts::limits(config);
         let cache = tempfile::tempdir()?;
-        let options = SandboxOptions { identities: parts::age_identities(config)?, ..parts::sandbox(config) };
+        let options = SandboxOptions {
+            identities: parts::age_identities(config)?,
+            code: plugins::code_folder(config)?,
+            ..parts::sandbox(config)
+        };
         tokio::runtime::Runtime::new()?.block_on(async {
             let sandbox = Sandbox::with_options(&limits, options, cache.path().to_owned())?;
             for (name, bytes) in config.plugins.bundled.iter().filter_map(|name| bundled::find(name)) {

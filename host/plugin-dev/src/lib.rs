@@ -1,5 +1,5 @@
 //! The commands for plugin authors, from nothing to a served type: `mortise plugin new`, `build`, `test`, `bench`,
-//! `dev`, `inspect` and `schema`.
+//! `dev`, `inspect`, `schema` and `compile`.
 //!
 //! Each command is a file. They work on a component, not on a server, in the sandbox that serves it
 //! ([`mortise_plugin_host`]), with the loader's own checks and errors. Only `dev`, and `schema` for a type of a server,
@@ -19,6 +19,7 @@
 
 mod bench;
 mod build;
+mod compile;
 mod conformance;
 mod dev;
 mod external;
@@ -55,6 +56,9 @@ pub enum Command {
     /// Compiles a plugin to a component
     #[command(after_help = after(build::EXAMPLES))]
     Build(build::Build),
+    /// Compiles components to machine code, for servers on machines too small to do it themselves
+    #[command(after_help = after(compile::EXAMPLES))]
+    Compile(compile::Compile),
     /// Runs a plugin's hooks and reconcilers against cases, offline
     #[command(after_help = after(test::EXAMPLES))]
     Test(test::Test),
@@ -85,6 +89,7 @@ impl Command {
             match self {
                 Self::New(new) => new.run(),
                 Self::Build(build) => build.run().await,
+                Self::Compile(compile) => compile.run(read),
                 Self::Test(test) => test.run(read).await,
                 Self::Conformance(conformance) => conformance.run(read).await,
                 Self::Bench(bench) => bench.run(read).await,

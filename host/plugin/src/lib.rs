@@ -56,6 +56,7 @@ pub use failure::Failure;
 pub use function::FunctionError;
 pub use grants::{
     Grants,
+    granted_host::GrantedHost,
     http_hosts::HttpHost,
     requests::{Grant, GrantRequest, GrantRequests},
     tcp_hosts::TcpHost,
@@ -75,6 +76,7 @@ pub use host::{
 };
 pub use limits::Limits;
 pub use load::{
+    brought_code::{CodeFile, CodeFolder, compile_for},
     compiler_process::{CompilerProgram, launch as launch_compiler},
     contract::VERSION as CONTRACT_VERSION,
     interfaces::{Interface, Interfaces},

@@ -38,7 +38,7 @@ use crate::{
     host::{lookup_host::LookupHost, state::State},
     limits::Limits,
     load::{
-        code_cache::Cache, compile::Compiler, compiler_process::CompilerProgram, controller_engine::ControllerEngine,
+        brought_code::CodeFolder, code_cache::Cache, compile::Compiler, compiler_process::CompilerProgram, controller_engine::ControllerEngine,
     },
     opaque::{Shared, share},
     reconcile_limits::ReconcileLimits,
@@ -59,6 +59,8 @@ pub struct SandboxOptions {
     pub identities: Option<Arc<Identities>>,
     /// Program that compiles components; without one, this process does.
     pub program: Option<CompilerProgram>,
+    /// Code that other machines compiled.
+    pub code: Option<CodeFolder>,
     /// Reuses the instances of every plugin, whether it asks for that or not: for tests of plugins.
     pub reuses_all: bool,
 }
@@ -86,6 +88,8 @@ pub(crate) struct Inner {
     pub(crate) identities: Option<Arc<Identities>>,
     /// Program that compiles components.
     pub(crate) program: Option<CompilerProgram>,
+    /// Code that other machines compiled.
+    pub(crate) code: Option<CodeFolder>,
     /// Whether plugins that do not ask for it reuse instances, too.
     pub(crate) reuses_all: bool,
     /// Engine for controllers, once there are some.
@@ -140,6 +144,7 @@ impl Sandbox {
                 controllers: policy.controllers,
                 identities: policy.identities,
                 program: policy.program,
+                code: policy.code,
                 reuses_all: policy.reuses_all,
                 controller_engine: Mutex::default(),
                 lookup: Mutex::default(),

@@ -16,7 +16,7 @@ use crate::{
     artifact::{self, Artifact, MAX_CONFIG, MAX_SIGNATURE, MAX_SIGNATURES},
     digest::Digest,
     manifest::{Descriptor, Index, MINISIGN, Manifest},
-    reference::{Reference, SCHEME},
+    reference::{Reference, SCHEME, is_tag},
     wasm,
 };
 
@@ -131,11 +131,11 @@ fn put(archive: &mut Builder<impl Write>, name: &str, content: &[u8]) -> io::Res
     archive.append_data(&mut header, name, content)
 }
 
-/// Reads a set.
+/// Reads a set. `called` is the name of plugins that the set of another program names by a tag alone, or not at all.
 ///
 /// # Errors
 /// [`LayoutError`]. A set with one fault is refused whole.
-pub fn read(from: impl Read) -> Result<Vec<Member>, LayoutError> {
+pub fn read(from: impl Read, called: Option<&Reference>) -> Result<Vec<Member>, LayoutError> {
     let mut files: BTreeMap<Digest, Vec<u8>> = BTreeMap::new();
     let (mut index, mut is_layout, mut bytes) = (None, false, 0_u64);
     // One byte more than allowed shows that there are more.
@@ -184,20 +184,46 @@ pub fn read(from: impl Read) -> Result<Vec<Member>, LayoutError> {
     let index = index.ok_or_else(|| not_set("it has no file index.json"))?;
     let index: Index = serde_json::from_slice(&index)
         .map_err(|e| LayoutError::NotSet(crate::api::clean(&format!("index.json: {e}"))))?;
-    members(&index, &files)
+    members(&index, &files, called)
+}
+
+/// Returns the reference of an entry without its digest; `None` for a signature, and for what else has no name.
+fn named(index: &Index, entry: &Descriptor, called: Option<&Reference>) -> Result<Option<Reference>, LayoutError> {
+    let unnamed = |what: &str| {
+        let what = crate::api::clean(what);
+        LayoutError::NotSet(format!("index.json names {what}; give the name by --name oci://HOST/NAME[:TAG]"))
+    };
+    let Some(name) = entry.annotations.get(REF_NAME) else {
+        // Programs leave the name out where a layout has one image.
+        let is_alone = index.manifests.iter().filter(|other| other.artifact_type.as_deref() != Some(MINISIGN)).count() == 1;
+        let is_signature = entry.artifact_type.as_deref() == Some(MINISIGN);
+        return match called {
+            _ if is_signature || !is_alone => Ok(None),
+            Some(called) => Ok(Some(called.clone())),
+            None => Err(unnamed("no plugin, though it has one")),
+        };
+    };
+    match (format!("{SCHEME}{name}").parse::<Reference>(), called) {
+        (Ok(reference), _) => Ok(Some(reference)),
+        (Err(_), Some(called)) if is_tag(name) => Ok(Some(Reference { tag: Some(name.clone()), ..called.clone() })),
+        (Err(_), None) if is_tag(name) => Err(unnamed(&format!("a plugin by its tag alone, {name:?}"))),
+        (Err(error), _) => Err(LayoutError::NotSet(error.to_string())),
+    }
 }
 
 /// Puts the components of a set together from its files.
-fn members(index: &Index, files: &BTreeMap<Digest, Vec<u8>>) -> Result<Vec<Member>, LayoutError> {
+fn members(
+    index: &Index,
+    files: &BTreeMap<Digest, Vec<u8>>,
+    called: Option<&Reference>,
+) -> Result<Vec<Member>, LayoutError> {
     let mut found = Vec::new();
     let mut bytes = 0_u64;
     for entry in &index.manifests {
-        let Some(name) = entry.annotations.get(REF_NAME) else { continue };
+        let Some(reference) = named(index, entry, called)? else { continue };
         if found.len() >= MAX_COMPONENTS {
             return Err(LayoutError::TooLarge { what: "components", limit: MAX_COMPONENTS as u64 });
         }
-        let reference: Reference =
-            format!("{SCHEME}{name}").parse().map_err(|error| LayoutError::NotSet(format!("{error}")))?;
         let reference = reference.pinned(entry.digest.clone());
         let fault = |fault: String| LayoutError::Member { reference: reference.to_string(), fault };
         let manifest = parse_manifest(&entry.digest, files).map_err(fault)?;
@@ -270,7 +296,7 @@ mod tests {
     fn a_set_comes_back_whole_and_equal_sets_are_equal_files() {
         let set = [member("acme/a", b'x', true), member("b", b'y', false)];
         let bytes = written(&set);
-        assert_eq!(read(bytes.as_slice()).unwrap(), set);
+        assert_eq!(read(bytes.as_slice(), None).unwrap(), set);
         assert_eq!(bytes, written(&set));
     }
 
@@ -280,7 +306,7 @@ mod tests {
         let at = bytes.windows(9).position(|window| window == b"signature").unwrap();
         let mut changed = bytes.clone();
         changed[at] = b'S';
-        assert!(matches!(read(changed.as_slice()).unwrap_err(), LayoutError::WrongDigest { .. }));
+        assert!(matches!(read(changed.as_slice(), None).unwrap_err(), LayoutError::WrongDigest { .. }));
         // The blob under another name.
         let mut archive = Builder::new(Vec::new());
         for entry in Archive::new(bytes.as_slice()).entries().unwrap() {
@@ -292,21 +318,70 @@ mod tests {
                 put(&mut archive, path.to_str().unwrap(), &content).unwrap();
             }
         }
-        let fault = read(archive.into_inner().unwrap().as_slice()).unwrap_err();
+        let fault = read(archive.into_inner().unwrap().as_slice(), None).unwrap_err();
         assert!(fault.to_string().contains("is missing"), "{fault}");
-        assert!(read(&bytes[..bytes.len() / 2]).is_err());
+        assert!(read(&bytes[..bytes.len() / 2], None).is_err());
     }
 
     #[test]
     fn other_archives_are_no_sets() {
         let mut archive = Builder::new(Vec::new());
         put(&mut archive, "readme", b"x").unwrap();
-        let fault = read(archive.into_inner().unwrap().as_slice()).unwrap_err();
+        let fault = read(archive.into_inner().unwrap().as_slice(), None).unwrap_err();
         assert!(fault.to_string().starts_with("it is not a set of plugins: it has no file oci-layout"), "{fault}");
         let mut archive = Builder::new(Vec::new());
         put(&mut archive, LAYOUT, LAYOUT_TEXT).unwrap();
         put(&mut archive, INDEX_FILE, b"{\"schemaVersion\": 2, \"manifests\": []}").unwrap();
-        let fault = read(archive.into_inner().unwrap().as_slice()).unwrap_err();
+        let fault = read(archive.into_inner().unwrap().as_slice(), None).unwrap_err();
         assert!(fault.to_string().contains("names no component"), "{fault}");
+    }
+    /// A set whose list was changed as other programs write it.
+    fn listed(members: &[Member], change: impl Fn(&mut Descriptor)) -> Vec<u8> {
+        let bytes = written(members);
+        let mut archive = Builder::new(Vec::new());
+        for entry in Archive::new(bytes.as_slice()).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let path = entry.path().unwrap().into_owned();
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            if path.to_str() == Some(INDEX_FILE) {
+                let mut index: Index = serde_json::from_slice(&content).unwrap();
+                index.manifests.iter_mut().for_each(&change);
+                content = serde_json::to_vec(&index).unwrap();
+            }
+            put(&mut archive, path.to_str().unwrap(), &content).unwrap();
+        }
+        archive.into_inner().unwrap()
+    }
+
+    #[test]
+    fn a_set_with_tags_alone_or_without_names_is_read_under_a_given_name() {
+        let set = [member("acme/a", b'x', true)];
+        let called: Reference = "oci://ghcr.io/acme/a:2.0.0".parse().unwrap();
+        let tagged = listed(&set, |entry| {
+            entry.annotations.get_mut(REF_NAME).map(|name| *name = "1.0.0".to_owned());
+        });
+        let found = read(tagged.as_slice(), Some(&called)).unwrap();
+        assert!(found[0].reference.to_string().starts_with("oci://ghcr.io/acme/a:1.0.0@sha256:"), "{found:?}");
+        assert_eq!((&found[0].artifact, &found[0].signatures), (&set[0].artifact, &set[0].signatures));
+        let fault = read(tagged.as_slice(), None).unwrap_err().to_string();
+        assert!(fault.contains("by its tag alone, \"1.0.0\"; give the name by --name"), "{fault}");
+
+        let bare = listed(&set, |entry| entry.annotations.clear());
+        let found = read(bare.as_slice(), Some(&called)).unwrap();
+        assert!(found[0].reference.to_string().starts_with("oci://ghcr.io/acme/a:2.0.0@sha256:"), "{found:?}");
+        assert_eq!(found[0].signatures, set[0].signatures);
+        let fault = read(bare.as_slice(), None).unwrap_err().to_string();
+        assert!(fault.contains("names no plugin, though it has one; give the name by --name"), "{fault}");
+
+        let odd = listed(&set, |entry| {
+            entry.annotations.get_mut(REF_NAME).map(|name| *name = "no name".to_owned());
+        });
+        assert!(read(odd.as_slice(), Some(&called)).is_err());
+        let two = [member("acme/a", b'x', false), member("acme/b", b'y', false)];
+        let bare = listed(&two, |entry| entry.annotations.clear());
+        assert!(read(bare.as_slice(), Some(&called)).is_err(), "one name for two");
+        // A whole name counts more than the given one.
+        assert_eq!(read(written(&set).as_slice(), Some(&called)).unwrap(), set);
     }
 }

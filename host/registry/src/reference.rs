@@ -205,7 +205,7 @@ fn is_name(text: &str) -> bool {
     text.len() <= MAX_NAME && text.split('/').all(is_part)
 }
 
-fn is_tag(text: &str) -> bool {
+pub(crate) fn is_tag(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !text.is_empty() && text.len() <= MAX_TAG && text.chars().all(fits) && !text.starts_with(['.', '-'])
 }

@@ -62,8 +62,8 @@ pub(crate) enum SettingError {
     Exposed { key: &'static str, addr: std::net::SocketAddr, missing: &'static str },
     #[error("plugins.bundled names {name:?}, which this binary does not have; it has {known}")]
     NotBundled { name: String, known: String },
-    #[error("plugins.trusted_keys: {text:?}: {source}; give a public key of minisign, or a file that holds one")]
-    TrustedKey { text: String, source: Box<mortise_keys::signature::KeyError> },
+    #[error("{key}: {text:?}: {source}; give a public key of minisign, or a file that holds one")]
+    PublicKey { key: &'static str, text: String, source: Box<mortise_keys::signature::KeyError> },
     #[error(
         "plugins.require_signed needs keys in plugins.trusted_keys, or no plugin can be loaded; `mortise plugin keygen` makes a pair"
     )]

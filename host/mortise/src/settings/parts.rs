@@ -132,6 +132,7 @@ pub(crate) fn sandbox(config: &Config) -> SandboxOptions {
         controllers: reconcile_limits(config),
         identities: None,
         program: CompilerProgram::this(),
+        code: None,
         reuses_all: false,
     }
 }

@@ -120,9 +120,14 @@ impl Plugins {
         if let Some(text) = self.pinned.iter().find(|text| !is_digest(text)) {
             return Err(SettingError::NotADigest { text: text.clone() });
         }
-        match self.require_signed && self.trusted_keys.is_empty() {
-            true => Err(SettingError::NoTrustedKeys),
-            false => Ok(()),
+        if self.require_signed && self.trusted_keys.is_empty() {
+            return Err(SettingError::NoTrustedKeys);
+        }
+        let (dir, keys) = ("plugins.code_dir", "plugins.code_keys");
+        match (self.code_dir.as_os_str().is_empty(), self.code_keys.is_empty()) {
+            (false, true) => Err(SettingError::Alone { given: dir, missing: keys }),
+            (true, false) => Err(SettingError::Alone { given: keys, missing: dir }),
+            _ => Ok(()),
         }
     }
 }

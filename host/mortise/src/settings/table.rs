@@ -148,6 +148,12 @@ section! {
         load_unsigned: bool = false;
         /// SHA-256 digests, in hexadecimal, of files in plugin_dir to load without a signature.
         pinned: Vec<String> = Vec::new();
+        /// Folder of machine code that other machines compiled (docs/languages.md), with signatures beside the files.
+        /// Read when a plugin is loaded whose code is not in the cache. Empty: none.
+        code_dir: PathBuf = PathBuf::new();
+        /// Public keys of minisign, as in trusted_keys, for the files in code_dir. Code runs outside of every sandbox, so
+        /// keep these keys apart from those of authors.
+        code_keys: Vec<String> = Vec::new();
         /// File of identities as age-keygen writes them; they decrypt the files of granted secrets (docs/security.md).
         /// Only its owner may have access, and it must be outside data_dir. Read at the start. Empty: none.
         age_identity_file: PathBuf = PathBuf::new();

@@ -8,13 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mortise_keys::{
-    certificate::{PemFileError, read_certificates, read_key},
-    signature::PublicKey,
-};
+use mortise_keys::certificate::{PemFileError, read_certificates, read_key};
 use mortise_plugin_host::grants::Secret;
 
-use crate::settings::{Config, Engine, SettingError, parts};
+use crate::{
+    plugins,
+    settings::{Config, Engine, parts},
+};
 
 /// A fault of the machine.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,8 @@ pub(super) fn faults(config: &Config) -> Vec<Fault> {
     let ports = parts::server(config, false);
     found.extend(ports.tls.iter().flat_map(|tls| tls.faults()).map(boxed));
     found.extend(ports.identity.iter().filter_map(|identity| identity.fault()).map(boxed));
-    found.extend(trusted_keys(config).map(boxed));
+    let signers = plugins::public_keys("plugins.trusted_keys", &config.plugins.trusted_keys);
+    found.extend(signers.chain(plugins::code_keys(config)).filter_map(|key| key.err().map(boxed)));
     found.extend(registries(config).map(boxed));
     found.extend(parts::age_identities(config).err().map(boxed));
     if config.store.engine == Engine::Etcd {
@@ -119,13 +120,6 @@ fn registries(config: &Config) -> impl Iterator<Item = MachineFault> {
     pem("plugins", [("registry_ca_file", &plugins.registry_ca_file), ("", Path::new(""))], Path::new(""))
         .into_iter()
         .chain(credentials)
-}
-
-fn trusted_keys(config: &Config) -> impl Iterator<Item = SettingError> {
-    config.plugins.trusted_keys.iter().filter_map(|text| {
-        let fault = PublicKey::load(text).err()?;
-        Some(SettingError::TrustedKey { text: text.clone(), source: Box::new(fault) })
-    })
 }
 
 /// Reads certificates and a key, as far as they are given.

@@ -94,7 +94,7 @@ pub(super) fn settings(
         grants.secrets.insert(secret.clone(), Secret::File(path));
     }
     for answer in &case.http {
-        grants.http.push(host_of(&answer.url)?);
+        grants.http.push(host_of(&answer.url)?.into());
     }
     for answer in &case.tcp {
         grants.tcp.push(TcpHost::try_from(answer.to.clone()).map_err(|e| CaseError::field("tcp", e))?);

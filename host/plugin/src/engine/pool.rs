@@ -25,6 +25,9 @@ pub(crate) const GUEST_STACK_BYTES: usize = 512 << 10;
 /// of a server.
 pub(crate) const CONTROLLER_STACK_BYTES: usize = GUEST_STACK_BYTES + (2 << 20);
 
+/// Memory of a machine below which it counts as small, bytes.
+const SMALL_MACHINE_BYTES: u64 = 1 << 30;
+
 /// Fewest slots of a useful pool.
 const MIN_POOL_SLOTS: u32 = 4;
 
@@ -58,18 +61,25 @@ pub struct PoolSize {
 }
 
 impl PoolSize {
+    /// Address space of one memory on a small or a larger machine, bytes.
+    #[must_use]
+    pub fn reservation_of(limits: &Limits, is_small: bool) -> u64 {
+        let least = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
+        if is_small { least } else { least.max(64 << 20) }
+    }
+
     /// The size for unlimited address space: from the machine's memory and `sandbox.instances`.
     #[must_use]
     pub fn wanted(limits: &Limits) -> Self {
-        let small = physical_memory().is_some_and(|bytes| bytes < 1 << 30);
+        let small = physical_memory().is_some_and(|bytes| bytes < SMALL_MACHINE_BYTES);
         let slots = match (limits.instances, small) {
             (0, true) => 32,
             (0, false) => 128,
             (chosen, _) => chosen,
         };
         let keep_resident = if small { 128 << 10 } else { 256 << 10 };
-        let min_reservation = (limits.memory_bytes as u64).next_multiple_of(64 << 10);
-        let reservation = if small { min_reservation } else { min_reservation.max(64 << 20) };
+        let min_reservation = Self::reservation_of(limits, true);
+        let reservation = Self::reservation_of(limits, small);
         Self { strategy: Strategy::Pooled, slots, reservation, keep_resident, min_reservation, footprint: 0 }
             .measured(limits)
     }

@@ -5,6 +5,7 @@
 //! configuration, found when that is read. A refusal for a missing grant names the setting to add.
 
 pub(crate) mod check;
+pub(crate) mod granted_host;
 pub(crate) mod hosts;
 pub(crate) mod http_hosts;
 pub(crate) mod limits;
@@ -20,8 +21,9 @@ pub use limits::{GrantedLimits, Instances};
 
 use crate::grants::{
     check::Check,
+    granted_host::{GrantedHost, HttpRates, RateUsedUp},
     hosts::HostPort,
-    http_hosts::{HttpHost, Target},
+    http_hosts::Target,
     requests::GrantRequests,
     tcp_hosts::TcpHost,
 };
@@ -40,7 +42,7 @@ pub struct Grants {
     /// Secrets, by their names for the plugin.
     pub secrets: BTreeMap<String, Secret>,
     /// Hosts for HTTP requests.
-    pub http: Vec<HttpHost>,
+    pub http: Vec<GrantedHost>,
     /// Hosts and ports for TCP connections.
     pub tcp: Vec<TcpHost>,
     /// Instances for hooks.
@@ -190,6 +192,7 @@ pub(crate) struct Permit {
     /// `None`: the manifest has no requests, and everything counts as requested.
     requests: Option<GrantRequests>,
     grants: Grants,
+    rates: HttpRates,
 }
 
 impl Permit {
@@ -201,7 +204,8 @@ impl Permit {
         requests: Option<GrantRequests>,
         grants: Grants,
     ) -> Self {
-        Self { plugin: plugin.to_owned(), own, watched, requests, grants }
+        let rates = HttpRates::new(&grants.http);
+        Self { plugin: plugin.to_owned(), own, watched, requests, grants, rates }
     }
 
     /// Permissions for tests: of a plugin without types and without requests.
@@ -232,8 +236,16 @@ impl Permit {
 
     /// Whether an HTTP request may go to `target`.
     pub(crate) fn sends_to(&self, target: &Target) -> bool {
-        self.grants.http.iter().any(|granted| granted.covers(target))
+        self.grants.http.iter().any(|granted| granted.host.covers(target))
             && self.requests_allow(|requests| requests.http(target))
+    }
+
+    /// Waits for the turn of a granted HTTP request.
+    ///
+    /// # Errors
+    /// [`RateUsedUp`], at once, if the turn comes after `until`.
+    pub(crate) async fn http_turn(&self, target: &Target, until: tokio::time::Instant) -> Result<(), RateUsedUp> {
+        self.rates.turn(target, until).await
     }
 
     /// Whether a TCP connection may go to `to`.
@@ -315,6 +327,7 @@ pub(crate) enum TypeGrant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grants::http_hosts::HttpHost;
 
     fn pattern(text: &str) -> Result<TypePattern, String> {
         TypePattern::try_from(text.to_owned()).map_err(|e| e.to_string())
@@ -388,7 +401,7 @@ mod tests {
         let requests = requests.map(|wants| wire::GrantRequest { wants: Some(wants), reason: "r".into() }).to_vec();
         let requests = GrantRequests::read(wire::GrantRequests { requests }).unwrap();
         let directory = || Directory { path: "/x".into(), write: true, bytes: None, check: None };
-        let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
+        let host = |text: &str| GrantedHost::from(HttpHost::try_from(text.to_owned()).unwrap());
         let connect = |text: &str| TcpHost::try_from(text.to_owned()).unwrap();
         let grants = Grants {
             read: vec![

@@ -203,7 +203,7 @@ impl Grants {
     pub fn iter(&self) -> impl Iterator<Item = Grant> {
         let directories = self.directories.keys().cloned().map(Grant::Directory);
         let secrets = self.secrets.keys().cloned().map(Grant::Secret);
-        let hosts = self.http.iter().cloned().map(Grant::Http);
+        let hosts = self.http.iter().map(|entry| Grant::Http(entry.host.clone()));
         let connects = self.tcp.iter().cloned().map(Grant::Tcp);
         let read = self.read.iter().cloned().map(Grant::Read);
         let write = self.write.iter().cloned().map(Grant::Write);
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_request_for_any_host_is_granted_by_one_host() {
         let host = |text: &str| HttpHost::try_from(text.to_owned()).unwrap();
-        let granted = Grants { http: vec![host("dns.example.org")], ..Grants::default() };
+        let granted = Grants { http: vec![host("dns.example.org").into()], ..Grants::default() };
         for (wanted, is_granted) in [
             ("*", true),
             ("http://*", false),

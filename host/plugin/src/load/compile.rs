@@ -47,16 +47,7 @@ impl Compiler<'_> {
     /// Compiles a component's file.
     pub(crate) async fn compile(&self, bytes: &[u8]) -> Result<Compiled, LoadError> {
         let not = |what: &str| LoadError::NotAComponent { what: what.into() };
-        if Engine::detect_precompiled(bytes).is_some() {
-            return Err(not("it is precompiled machine code, which is never accepted; use the .wasm file"));
-        }
-        match bytes {
-            [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
-                return Err(not("it is a core module; turn it into a component, as guest-build and wit-component do"));
-            }
-            [0, b'a', b's', b'm', ..] => {}
-            _ => return Err(not("it does not begin as WebAssembly does; the file is truncated or something else")),
-        }
+        refuse_other_forms(bytes)?;
         let threads = threads(self.limits);
         let code = match self.program {
             Some(program) => compiler_process::compile(program, (self.reservation, threads), bytes).await?,
@@ -93,6 +84,21 @@ impl Compiler<'_> {
             }
             Err(_) => Err(LoadError::NotAComponent { what: "the compiler panicked; see the log".into() }),
         }
+    }
+}
+
+/// Refuses bytes that do not begin as a component does.
+pub(super) fn refuse_other_forms(bytes: &[u8]) -> Result<(), LoadError> {
+    let not = |what: &str| Err(LoadError::NotAComponent { what: what.into() });
+    if Engine::detect_precompiled(bytes).is_some() {
+        return not("it is precompiled machine code, which is never accepted here; use the .wasm file");
+    }
+    match bytes {
+        [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
+            not("it is a core module; turn it into a component, as guest-build and wit-component do")
+        }
+        [0, b'a', b's', b'm', ..] => Ok(()),
+        _ => not("it does not begin as WebAssembly does; the file is truncated or something else"),
     }
 }
 

@@ -1,8 +1,9 @@
 //! First part of loading: checks that depend on the component alone, and not on its settings.
 //!
 //! # Contract
-//! The file is parsed whole, compiled or taken from the cache, compared with the contract and with the host's limits,
-//! and `describe` is called once for each digest, under limits. Plugins that serve already are not touched.
+//! The file is parsed whole, compiled or taken from the cache or from another machine, compared with the contract and
+//! with the host's limits, and `describe` is called once for each digest, under limits. Plugins that serve already are
+//! not touched.
 //!
 //! # Cost
 //! Compiling: some 200 to 400 ms for a plugin of the SDK, on half of the cores. From the cache a few milliseconds.
@@ -36,7 +37,7 @@ pub(crate) struct CheckedComponent {
     pub(crate) exports: Exports,
     pub(crate) described: Vec<u8>,
     pub(crate) manifest: Manifest,
-    /// Time of compiling; `None` if the code was in the cache.
+    /// Time of compiling; `None` if the code was in the cache, or came from another machine.
     pub(crate) compiling: Option<Duration>,
 }
 
@@ -50,12 +51,25 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
     let cached = inner.cache.get(&inner.engine, &digest);
     let from_cache = cached.is_some();
     let begun = Instant::now();
+    let mut compiling = None;
     let (compiled, known) = match cached {
         Some(entry) => (entry.compiled, Some(entry.manifest)),
-        None => (inner.compiler().compile(bytes).await?, None),
+        None => {
+            let code = inner.code.as_ref();
+            let brought =
+                code.and_then(|code| code.find(&inner.engine, (&digest, bytes.len()), inner.pool.reservation));
+            let compiled = match brought {
+                Some(compiled) => compiled,
+                None => {
+                    let compiled = inner.compiler().compile(bytes).await?;
+                    compiling = Some(begun.elapsed());
+                    compiled
+                }
+            };
+            (compiled, None)
+        }
     };
     let component = &compiled.component;
-    let compiling = (!from_cache).then(|| begun.elapsed());
 
     check_limits(component, &inner.limits)?;
     let exports = contract::check(&inner.engine, component)?;

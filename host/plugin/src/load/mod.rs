@@ -1,5 +1,6 @@
 //! Loading: from a component's bytes to a plugin that can be called.
 
+pub(crate) mod brought_code;
 pub(crate) mod code_cache;
 pub(crate) mod compile;
 pub(crate) mod compiler_process;

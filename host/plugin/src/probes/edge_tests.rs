@@ -81,7 +81,7 @@ async fn in_pieces(pieces: Vec<String>) -> u16 {
 
 async fn asked(http: HttpProbe, ports: &[(&str, u16)]) -> Finding {
     let granted = ports.iter().map(|(scheme, port)| HttpHost::try_from(format!("{scheme}://127.0.0.1:{port}")));
-    let granted = granted.collect::<Result<_, _>>().unwrap();
+    let granted = granted.map(|host| host.unwrap().into()).collect();
     let permit = Permit::of("p", Grants { http: granted, ..Grants::default() });
     attempted(WantedCheck::Http(http), &permit).await
 }
@@ -192,7 +192,7 @@ async fn a_grpc_check_speaks_tls_where_the_check_has_it() {
     let own = authority();
     let port = secure(&own, "web.example", "h2", String::new()).await;
     let granted = ["http", "https"].map(|scheme| HttpHost::try_from(format!("{scheme}://127.0.0.1:{port}")).unwrap());
-    let permit = Permit::of("p", Grants { http: granted.into(), ..Grants::default() });
+    let permit = Permit::of("p", Grants { http: granted.map(Into::into).into(), ..Grants::default() });
     let probe = |name: &str| {
         let tls = Some(ProbeTls { ca: own.pem(), server_name: name.to_owned() });
         WantedCheck::Grpc(GrpcProbe { host: "127.0.0.1".to_owned(), port: port.into(), tls, ..GrpcProbe::default() })

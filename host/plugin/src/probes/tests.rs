@@ -322,7 +322,7 @@ async fn requests_are_as_the_check_says_and_bodies_are_read_as_far_as_needed() {
     ])
     .await;
     let granted = HttpHost::try_from(format!("http://127.0.0.1:{port}")).unwrap();
-    let permit = Permit::of("p", Grants { http: vec![granted], ..Grants::default() });
+    let permit = Permit::of("p", Grants { http: vec![granted.into()], ..Grants::default() });
     let network = Network::new();
     let ask = async |change: &dyn Fn(&mut HttpProbe)| {
         let mut http = HttpProbe { url: format!("http://127.0.0.1:{port}/up?x=1"), ..HttpProbe::default() };
@@ -368,7 +368,7 @@ async fn a_redirect_to_another_server_takes_no_headers_along() {
     let port =
         server(vec![here, "echo", elsewhere("307 Temporary Redirect", other), elsewhere("302 Found", other)]).await;
     let granted = [port, other].map(|port| HttpHost::try_from(format!("http://127.0.0.1:{port}")).unwrap());
-    let permit = Permit::of("p", Grants { http: granted.into(), ..Grants::default() });
+    let permit = Permit::of("p", Grants { http: granted.map(Into::into).into(), ..Grants::default() });
     let network = Network::new();
     let echoed = async |body: &str| {
         let headers = [("host", "web.example"), ("authorization", "Basic c2VjcmV0")];

@@ -10,7 +10,7 @@
 //!
 //! Each request is compared with `grants.http` by scheme, host and port (`http_hosts`), and sent to exactly the
 //! compared form. Redirects are answers like any other: the guest may ask for the next hop, which is compared too. A
-//! request outside of a controller's call is denied.
+//! request outside of a controller's call is denied. A granted host may have a rate ([`crate::grants::granted_host`]).
 //!
 //! # Cost
 //! Nothing for components that do not import it. A request opens a connection of its own, HTTP/1.1, with TLS by rustls
@@ -81,6 +81,14 @@ pub(super) struct Outgoing {
     pub(super) exhausted: bool,
 }
 
+/// A request that may be sent, in canonical form.
+pub(super) struct Admitted {
+    request: http::Request<WasiBody>,
+    target: Target,
+    /// Its place among the open requests.
+    turn: OwnedSemaphorePermit,
+}
+
 /// The call that requests are sent for, with its limits.
 #[derive(Clone)]
 pub(crate) struct Call {
@@ -134,8 +142,8 @@ impl WasiHttpHooks for Outgoing {
     ) -> Box<dyn Future<Output = Result<SentRequest, Error>> + Send> {
         let admitted = self.admit(request);
         Box::new(async move {
-            let (call, request, turn) = admitted?;
-            let sent = send(&call, request, options.unwrap_or_default(), turn).await;
+            let (call, admitted) = admitted?;
+            let sent = send(&call, admitted, options.unwrap_or_default()).await;
             match &sent {
                 Ok((head, _)) => call.count(&format!("{}xx", head.status().as_u16() / 100)),
                 Err(_) => call.count("failed"),
@@ -166,11 +174,11 @@ impl WasiHttpHooks for Outgoing {
 }
 
 impl Outgoing {
-    /// Checks whether a request may be sent. Answers it with its authority in canonical form, and its permit.
+    /// Checks whether a request may be sent. Answers it with its authority in canonical form.
     fn admit(
         &mut self,
         mut request: http::Request<WasiBody>,
-    ) -> Result<(Call, http::Request<WasiBody>, OwnedSemaphorePermit), Error> {
+    ) -> Result<(Call, Admitted), Error> {
         let call = self.call.clone().ok_or(Error::HttpRequestDenied)?;
         if self.exhausted {
             call.count("denied");
@@ -195,7 +203,7 @@ impl Outgoing {
         parts.authority = Some(authority.parse().map_err(|_| Error::HttpRequestUriInvalid)?);
         *request.uri_mut() = http::Uri::from_parts(parts).map_err(|_| Error::HttpRequestUriInvalid)?;
         request.headers_mut().insert(http::header::HOST, host);
-        Ok((call, request, turn))
+        Ok((call, Admitted { request, target, turn }))
     }
 }
 
@@ -217,6 +225,17 @@ impl Call {
         None
     }
 
+    /// Waits for the turn of a request under the rates of the grants. The guest gets the text of a refusal, and so does
+    /// the log.
+    async fn turn(&self, target: &Target, until: tokio::time::Instant) -> Result<(), Error> {
+        let Err(used_up) = self.permit.http_turn(target, until).await else {
+            return Ok(());
+        };
+        let text = format!("HTTP request not sent: {}: {used_up}", self.permit.key("http"));
+        self.logs.write(&self.plugin, self.hook, LogLevel::Warn, text.clone(), Vec::new());
+        Err(Error::InternalError(Some(text)))
+    }
+
     fn count(&self, outcome: &str) {
         metrics::counter!(
             "mortise_plugin_http_requests_total", "plugin" => self.label.clone(), "outcome" => outcome.to_owned()
@@ -228,9 +247,8 @@ impl Call {
 /// Sends an admitted request.
 async fn send(
     call: &Call,
-    request: http::Request<WasiBody>,
+    Admitted { request, target, turn }: Admitted,
     options: RequestOptions,
-    turn: OwnedSemaphorePermit,
 ) -> Result<SentRequest, Error> {
     let now = Instant::now();
     let within = call.host_call.min(call.until.saturating_duration_since(now));
@@ -255,6 +273,7 @@ async fn send(
         });
         return Ok((answer, Box::new(async { Ok(()) })));
     }
+    call.turn(&target, until).await?;
     let headers = request.headers();
     // With `expect`, a guest may wait for an interim answer before it writes.
     if !headers.contains_key(http::header::CONTENT_LENGTH) && !headers.contains_key(http::header::EXPECT) {
@@ -284,7 +303,7 @@ mod tests {
 
     /// A sender within a call that may send to these hosts.
     fn granted(hosts: &[&str]) -> Outgoing {
-        let http = hosts.iter().map(|host| HttpHost::try_from((*host).to_owned()).unwrap()).collect();
+        let http = hosts.iter().map(|host| HttpHost::try_from((*host).to_owned()).unwrap().into()).collect();
         let permit = Permit::of("p", Grants { http, ..Grants::default() });
         let mut http = Http::new(&Limits::default());
         http.begin(Call {
@@ -311,10 +330,10 @@ mod tests {
     #[test]
     fn what_is_sent_goes_where_it_was_granted() {
         let mut outgoing = granted(&["allowed.org", "http://allowed.org:8080"]);
-        let (_, sent, _turn) = outgoing.admit(request("GET", "HTTPS://Allowed.ORG/a?b")).unwrap();
+        let (_, Admitted { request: sent, .. }) = outgoing.admit(request("GET", "HTTPS://Allowed.ORG/a?b")).unwrap();
         assert_eq!(sent.uri(), "https://allowed.org:443/a?b");
         assert_eq!(sent.headers()["host"], "allowed.org:443");
-        let (_, sent, _turn) = outgoing.admit(request("GET", "http://allowed.org:8080")).unwrap();
+        let (_, Admitted { request: sent, .. }) = outgoing.admit(request("GET", "http://allowed.org:8080")).unwrap();
         assert_eq!(sent.uri(), "http://allowed.org:8080/");
     }
 

@@ -20,7 +20,8 @@ pub(in super::super) const EXPORT: &str =
     "mortise plugin export oci://ghcr.io/acme/demo:1.2.0 oci://ghcr.io/acme/dns:2.0.1 -o plugins.tar";
 
 pub(in super::super) const IMPORT: &str = "mortise plugin import plugins.tar oci://registry.local:5000\n\
-                                           mortise plugin import plugins.tar ./plugins --key acme.pub";
+                                           mortise plugin import plugins.tar ./plugins --key acme.pub\n\
+                                           mortise plugin import crane.tar ./plugins --name oci://ghcr.io/acme/demo:1.2.0";
 
 /// Arguments of `plugin export`.
 #[derive(Debug, Args)]
@@ -76,13 +77,15 @@ impl Export {
 /// Arguments of `plugin import`.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// The archive, from `mortise plugin export`, or an OCI layout of others in a tar archive, with the whole name of each
-    /// plugin: HOST/NAME:TAG
+    /// The archive, from `mortise plugin export`, or an OCI layout of others in a tar archive
     #[arg(value_name = "SET.tar")]
     set: PathBuf,
     /// A registry for the plugins, oci://HOST[/PREFIX], or a folder for NAME.wasm and NAME.wasm.minisig
     #[arg(value_name = "DESTINATION")]
     destination: String,
+    /// Name of a plugin that an archive of other programs lists by its tag alone, or without a name: oci://HOST/NAME[:TAG]
+    #[arg(long, value_name = "REFERENCE")]
+    name: Option<Reference>,
     /// Replaces existing files
     #[arg(long)]
     force: bool,
@@ -96,7 +99,7 @@ impl Import {
     pub(in super::super) async fn run(self) -> Result<Exit, CliError> {
         let keys = self.keys.load()?;
         let file = File::open(&self.set).map_err(|e| CliError::file("cannot read", &self.set, e))?;
-        let members = layout::read(file).map_err(|error| set_fault(&self.set, error))?;
+        let members = layout::read(file, self.name.as_ref()).map_err(|error| set_fault(&self.set, error))?;
         // A set with one plugin that is not signed as wanted changes nothing.
         for Member { reference, artifact, signatures } in &members {
             fetch::signature(reference, &artifact.layer, signatures, &keys)?;
