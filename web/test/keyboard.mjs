@@ -1,5 +1,5 @@
 // The whole page without a mouse.
-import { assert, isLive } from "./assert.mjs";
+import { assert, holds, isLive } from "./assert.mjs";
 
 export default async function keyboard({ step, open }) {
   await step("keyboard: go to a type, choose a row, describe, YAML, edit, and back", async () => {
@@ -35,6 +35,39 @@ export default async function keyboard({ step, open }) {
     await page.getByRole("grid").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("heading", { name: "Types", exact: true }).waitFor();
+  });
+
+  await step("keyboard: a plugin, its log, and an action that is given up", async () => {
+    const page = await open("/ui/");
+    await page.locator('[data-tile="health"]').waitFor();
+    await page.keyboard.press(":");
+    await page.getByRole("combobox", { name: "Page, type" }).waitFor();
+    await page.keyboard.type("plugins");
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: "demo", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Install a plugin" }).focus();
+    // The window for files is the browser's: the walk looks at the request for it.
+    await page.evaluate(() => document.querySelector("input[type=file]").addEventListener("click", (event) => (event.preventDefault(), (window.asked_ = true))));
+    await page.keyboard.press("Enter");
+    await holds(page, () => window.asked_);
+    await page.getByRole("link", { name: "demo", exact: true }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Disable" }).waitFor();
+    await page.keyboard.press("l");
+    await page.getByRole("log").waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("nothing has this");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("d");
+    await page.getByRole("region", { name: "Limits" }).waitFor();
+    await page.getByRole("button", { name: "Disable" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog", { name: "Disable demo?" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Disable");
+    await page.keyboard.press("Escape");
+    await page.getByRole("heading", { name: "Plugins", exact: true }).waitFor();
   });
 
   await step("keyboard: help, and the focus comes back", async () => {

@@ -75,12 +75,20 @@ export default async function pages(test) {
     await page.getByRole("link", { name: "demo", exact: true }).click();
     await page.getByRole("region", { name: "Limits" }).getByText("MiB").first().waitFor();
     await page.getByRole("region", { name: "Hooks" }).getByText("healthy").first().waitFor();
+    await sees(page, "mortise plugin inspect demo");
+    await page.getByRole("link", { name: "Log", exact: true }).click();
     await sees(page, "mortise plugin logs demo --follow");
+    await isLive(page);
   });
 
   await step("pages: controllers", async () => {
     const page = await open("/ui/controllers");
     await page.getByRole("cell").getByText("running").first().waitFor();
+    await page.getByRole("link", { name: "ownership" }).click();
+    await sees(page, "of the server itself");
+    await sees(page, "mortise controllers ownership");
+    await page.goto(`${test.url}/ui/controllers/no%2Fsuch`);
+    await sees(page, "no controller of this name");
   });
 
   await step("pages: services and a service", async () => {
@@ -107,9 +115,14 @@ export default async function pages(test) {
     await page.getByRole("alert").waitFor();
   });
 
-  await step("pages: regions, and an address without a page", async () => {
+  await step("pages: regions, access, and an address without a page", async () => {
     const page = await open("/ui/regions");
     await sees(page, "This server has no peers");
+    await page.goto(`${test.url}/ui/access`);
+    await page.getByRole("region", { name: "Permissions" }).getByRole("button", { name: "Ask" }).click();
+    await page.locator('[data-allowed="true"]').waitFor();
+    await page.goto(`${test.url}/ui/plugins/missing`);
+    await sees(page, "no plugin of this name");
     await page.goto(`${test.url}/ui/nonsense`);
     await sees(page, "No such page");
     await page.goto(`${test.url}/ui/r/demo.v2.Artist/missing`);

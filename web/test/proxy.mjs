@@ -78,6 +78,8 @@ export async function startProxy(folder, target, { withSessions = false } = {}) 
     if (token !== undefined) headers["x-consul-token"] = token;
     const asked = http.request({ ...where(), method: request.method, path: request.url, headers }, (answer) => {
       response.writeHead(answer.statusCode ?? 502, answer.headers);
+      // A stream of events may be silent for long.
+      response.flushHeaders();
       answer.pipe(response);
       answer.on("error", () => response.destroy());
       answer.on("aborted", () => response.destroy());
@@ -100,6 +102,8 @@ export async function startProxy(folder, target, { withSessions = false } = {}) 
   const { port } = server.address();
   return {
     url: `http://127.0.0.1:${port}`,
+    /** Breaks every connection, as a network that goes away. */
+    cut: () => server.closeAllConnections(),
     stop: () =>
       new Promise((resolve) => {
         server.close(() => resolve(undefined));

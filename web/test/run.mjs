@@ -13,7 +13,10 @@ import edit from "./edit.mjs";
 import hostile from "./hostile.mjs";
 import keyboard from "./keyboard.mjs";
 import live from "./live.mjs";
+import newcomer from "./newcomer.mjs";
+import operate from "./operate.mjs";
 import pages from "./pages.mjs";
+import plugins from "./plugins.mjs";
 import session from "./session.mjs";
 
 const [binary, ...only] = process.argv.slice(2);
@@ -40,6 +43,8 @@ const test = {
   /** The server cannot be restarted, and has no second one beside it. */
   isForeign: false,
   browser: undefined,
+  /** Breaks the connections of the page; only with a proxy. */
+  cut: undefined,
   /** Faults that the page reported: refused by the policy, thrown, or written to the console. */
   faults: [],
 
@@ -90,11 +95,12 @@ try {
   } else {
     await mortise.start();
     proxy = served === "self" ? undefined : await startProxy(folder, () => mortise.http);
+    test.cut = proxy?.cut;
     test.url = proxy?.url ?? `http://${mortise.http}`;
   }
   browser = await chromium.launch({ executablePath, chromiumSandbox: false, args: ["--disable-dev-shm-usage"] });
   test.browser = browser;
-  for (const suite of [pages, edit, live, hostile, keyboard, access, session]) await suite(test);
+  for (const suite of [pages, edit, live, newcomer, plugins, operate, hostile, keyboard, access, session]) await suite(test);
 } finally {
   await browser?.close();
   await proxy?.stop();

@@ -54,9 +54,14 @@ export async function send(path: string, options: Options = {}): Promise<Respons
     throw new Problem(0, { title: "The server does not answer" }, "The server cannot be reached. Is it running?");
   }
   if (response.ok) return response;
+  throw await refusalOf(response, path);
+}
+
+/** The problem in an answer that is no success. Without a valid token the page is left. */
+export async function refusalOf(response: Response, path: string): Promise<Problem> {
   const problem = await problemOf(response);
   if (problem.isSignedOut && path !== "/v1/session") onSignedOut();
-  throw problem;
+  return problem;
 }
 
 export async function getJson<T>(path: string, options: Options = {}): Promise<T> {

@@ -1,9 +1,10 @@
 // A watch of a query (docs/http.md, "Of queries"): it resumes by the position of its last event, and hands changes over once a frame.
 
-import { address, type Query } from "./http";
+import type { Query } from "./http";
 import type { Resource } from "./model";
-import { Problem, problemOf } from "./problem";
-import { EventReader, type ServerEvent } from "./sse";
+import type { Problem } from "./problem";
+import type { ServerEvent } from "./sse";
+import { closedBy, Stream } from "./stream";
 
 /** `reading`: a snapshot arrives. `live`: everything is shown. `behind`: events wait for the page. `away`: no connection. */
 export type WatchState = "reading" | "live" | "behind" | "away" | "refused";
@@ -17,109 +18,42 @@ export interface WatchHandlers {
 
 export type Change = { kind: "upsert" | "delete"; resource: Resource } | { kind: "reset" } | { kind: "complete" };
 
-const FIRST_DELAY_MS = 500;
-const LONGEST_DELAY_MS = 15_000;
 /** More waiting events than this are shown as `behind`. */
 const MANY = 2_000;
 /** Events that one frame takes: more would make the frame late. */
 const FRAME = 1_500;
-/** The server sends a comment every 15 s. A silence three times as long is a dead connection. */
-const SILENCE_MS = 45_000;
 
 export class Watch {
-  readonly #path: string;
-  readonly #query: Query;
   readonly #handlers: WatchHandlers;
+  readonly #stream: Stream;
   #position = "";
-  #delay = FIRST_DELAY_MS;
-  #stopped = false;
-  #abort = new AbortController();
   #queue: Change[] = [];
   #isScheduled = false;
   #isComplete = false;
   #hasConnected = false;
-  #wake: (() => void) | undefined;
 
   constructor(path: string, query: Query, handlers: WatchHandlers) {
-    this.#path = path;
-    this.#query = { ...query, watch: true };
     this.#handlers = handlers;
-    void this.#run();
-  }
-
-  stop(): void {
-    this.#stopped = true;
-    this.#queue = [];
-    this.#abort.abort();
-    this.#wake?.();
-  }
-
-  async #run(): Promise<void> {
-    const retryNow = () => this.#wake?.();
-    window.addEventListener("online", retryNow);
-    while (!this.#stopped) {
-      const problem = await this.#connect();
-      if (this.#stopped) break;
-      if (problem?.isSignedOut) {
-        this.#handlers.signedOut();
-        break;
-      }
-      // These answers stay as they are until the caller or the question changes.
-      if (problem && [400, 403, 404].includes(problem.status)) {
-        this.#handlers.state("refused", problem);
-        break;
-      }
-      this.#handlers.state("away", problem);
-      await this.#pause(this.#delay * (0.5 + Math.random() / 2));
-      this.#delay = Math.min(this.#delay * 2, LONGEST_DELAY_MS);
-    }
-    window.removeEventListener("online", retryNow);
-  }
-
-  #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
+    this.#stream = new Stream({
+      connect: () => {
+        if (!this.#position && this.#hasConnected) this.#push([{ kind: "reset" }]);
+        this.#hasConnected = true;
+        return { path, query: { ...query, watch: true }, headers: this.#position ? { "Last-Event-ID": this.#position } : {} };
+      },
+      opened: () => {
+        if (this.#position && this.#isComplete) this.#show();
+        else handlers.state("reading");
+      },
+      read: (events) => this.#read(events),
+      away: (problem) => handlers.state("away", problem),
+      refused: (problem) => handlers.state("refused", problem),
+      signedOut: () => handlers.signedOut(),
     });
   }
 
-  /** Reads one connection to its end. Returns the reason of a refusal. */
-  async #connect(): Promise<Problem | undefined> {
-    this.#abort = new AbortController();
-    let silence = setTimeout(() => this.#abort.abort(), SILENCE_MS);
-    const headers: Record<string, string> = { Accept: "text/event-stream, application/json;q=0.9", "X-Mortise-UI": "1" };
-    if (this.#position) headers["Last-Event-ID"] = this.#position;
-    else if (this.#hasConnected) this.#push([{ kind: "reset" }]);
-    this.#hasConnected = true;
-    try {
-      const response = await fetch(address(this.#path, this.#query), {
-        headers,
-        signal: this.#abort.signal,
-        credentials: "same-origin",
-        cache: "no-store",
-      });
-      if (!response.ok || !response.body) return await problemOf(response);
-      if (this.#position && this.#isComplete) this.#show();
-      else this.#handlers.state("reading");
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      const events = new EventReader();
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) return undefined;
-        clearTimeout(silence);
-        silence = setTimeout(() => this.#abort.abort(), SILENCE_MS);
-        this.#delay = FIRST_DELAY_MS;
-        const closed = this.#read(events.read(value));
-        if (closed) return closed;
-      }
-    } catch {
-      return new Problem(0, {}, "The connection to the server was lost.");
-    } finally {
-      clearTimeout(silence);
-    }
+  stop(): void {
+    this.#queue = [];
+    this.#stream.stop();
   }
 
   /** Queues events. A `closed` event is returned as its problem: the next connection begins with a snapshot. */
@@ -139,11 +73,9 @@ export class Watch {
         case "end-of-snapshot":
           changes.push({ kind: "complete" });
           break;
-        case "closed": {
-          const body = JSON.parse(event.data) as { status?: number };
-          closed = new Problem(body.status ?? 503, body, "The server ended the stream.");
+        case "closed":
+          closed = closedBy(event);
           break;
-        }
       }
     }
     this.#push(changes);
@@ -162,8 +94,8 @@ export class Watch {
 
   #flush(): void {
     this.#isScheduled = false;
-    if (this.#stopped) return;
     const taken = this.#queue.splice(0, FRAME);
+    if (taken.length === 0) return;
     for (const change of taken) {
       if (change.kind === "reset") this.#isComplete = false;
       else if (change.kind === "complete") this.#isComplete = true;
@@ -174,7 +106,7 @@ export class Watch {
   }
 
   #show(): void {
-    if (this.#abort.signal.aborted) return;
+    if (!this.#stream.isOpen) return;
     if (!this.#isComplete) this.#handlers.state("reading");
     else this.#handlers.state(this.#queue.length > MANY ? "behind" : "live");
   }

@@ -41,3 +41,9 @@ export function getCommand(type: ResourceType, place: Place, name: string): stri
 export function curlItem(type: ResourceType, place: Place, name: string, isSignedIn: boolean): string {
   return curl(itemPath(type, name), placeQuery(type, place), isSignedIn);
 }
+
+/** A call of one of the server's methods. */
+export function curlPost(path: string, request: object, isSignedIn: boolean): string {
+  const body = Object.keys(request).length > 0 ? ` -d ${word(JSON.stringify(request))}` : "";
+  return `${curl(path, {}, isSignedIn).replace(/^curl /, "curl -X POST ")}${body}`;
+}

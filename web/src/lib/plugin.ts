@@ -15,10 +15,20 @@ export interface PluginData {
   previousDigest?: string;
   disabled?: boolean;
   rolledBack?: boolean;
+  heldDigest?: string;
   loadedAt?: string;
   requests?: { requests?: { grant?: string; reason?: string; granted?: boolean }[]; unrequested?: string[] };
   trust?: string;
   withdrawn?: boolean;
+}
+
+/** The beginning of a digest, which tells components apart. */
+export function shortDigest(digest: string | undefined): string {
+  return (digest ?? "").slice(0, 12);
+}
+
+export function typeName(type: Gvk | undefined): string {
+  return type ? `${type.group}.${type.groupVersion}.${type.kind}` : "";
 }
 
 export function pluginData(resource: Resource): PluginData {

@@ -13,5 +13,6 @@ export const PAGES: PageLink[] = [
   { title: "Services", path: ["services"], group: "Resources" },
   { title: "Plugins", path: ["plugins"], group: "Server" },
   { title: "Controllers", path: ["controllers"], group: "Server" },
+  { title: "Access", path: ["access"], group: "Server" },
   { title: "Regions", path: ["regions"], group: "Server" },
 ];

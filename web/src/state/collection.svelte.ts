@@ -11,8 +11,11 @@ export class Collection {
   problem = $state.raw<Problem | undefined>();
   readonly #byKey = new Map<string, Resource>();
 
-  /** Follows a query until the returned function is called. */
+  /** Follows a query, from nothing on, until the returned function is called. */
   start(path: string, query: Query): () => void {
+    this.#byKey.clear();
+    this.all = [];
+    this.isComplete = false;
     return follow(
       path,
       query,
