@@ -7,5 +7,6 @@ mod negotiation;
 mod page;
 mod patch;
 mod query;
+mod rpc;
 mod types;
 mod watch;

@@ -184,10 +184,16 @@ impl Events {
         Self::of(server.ask("GET", path).header("last-event-id", last)).await
     }
 
-    async fn of(asking: Asking<'_>) -> Self {
+    /// Opens the stream of a request.
+    pub async fn of(asking: Asking<'_>) -> Self {
         let (head, body) = asking.header("accept", "text/event-stream").open().await;
         assert_eq!(head.status, 200, "{head:?}");
         assert_eq!(head.headers["content-type"], "text/event-stream");
+        Self::new(body)
+    }
+
+    /// Reads the stream of an answer.
+    pub fn new(body: Incoming) -> Self {
         Self { body, text: String::new(), comments: 0 }
     }
 

@@ -97,7 +97,7 @@ impl Requirement {
             "/metrics" => Self::Permission("operator:read"),
             // The page of a caller without rights asks for them.
             "/v1/session" => Self::None,
-            _ if path.starts_with("/v1/") => Self::AnyPolicy,
+            _ if path == "/rpc" || path.starts_with("/v1/") => Self::AnyPolicy,
             _ => Self::None,
         }
     }

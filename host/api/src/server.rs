@@ -25,7 +25,7 @@ use tokio::{
     task::JoinError,
     time::{sleep, timeout},
 };
-use tonic::transport::Server;
+use tonic::{service::Routes, transport::Server};
 use tonic_reflection::pb::{
     v1::server_reflection_server::ServerReflectionServer as ReflectionV1,
     v1alpha::server_reflection_server::ServerReflectionServer as ReflectionV1Alpha,
@@ -46,6 +46,7 @@ use crate::{
         function_service::FunctionApi,
         health::{self, Health, ServerHealth},
         identity::IdentityApi,
+        in_process::InProcess,
         inbound::InboundApi,
         ownership_service::OwnershipApi,
         plugin_service::PluginApi,
@@ -308,6 +309,21 @@ impl OpenPorts {
                 Some(local) => connections::accept_local(local, bounds, stopping.clone()).boxed(),
                 None => stream::pending().boxed(),
             };
+            let mut routes = Routes::builder();
+            routes
+                .add_service(plugins)
+                .add_service(types)
+                .add_service(controllers)
+                .add_service(RegionServiceServer::new(RegionApi(regions)).max_decoding_message_size(message_bytes))
+                .add_service(server)
+                .add_service(AuthServiceServer::new(AuthApi(service.clone())).max_decoding_message_size(message_bytes))
+                .add_service(changes)
+                .add_service(functions)
+                .add_service(queries)
+                .add_service(ownership)
+                .add_service(watches);
+            let routes = routes.routes().prepare();
+            let in_process = InProcess::new(&calls, routes.clone());
             let grpc = Server::builder()
                 .max_concurrent_streams(MAX_STREAMS)
                 .http2_max_pending_accept_reset_streams(Some(MAX_STREAMS as usize))
@@ -319,17 +335,7 @@ impl OpenPorts {
                 .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
                 .layer(ContentTypeLayer)
                 .layer(calls.layer())
-                .add_service(plugins)
-                .add_service(types)
-                .add_service(controllers)
-                .add_service(RegionServiceServer::new(RegionApi(regions)).max_decoding_message_size(message_bytes))
-                .add_service(server)
-                .add_service(AuthServiceServer::new(AuthApi(service.clone())).max_decoding_message_size(message_bytes))
-                .add_service(changes)
-                .add_service(functions)
-                .add_service(queries)
-                .add_service(ownership)
-                .add_service(watches)
+                .add_routes(routes)
                 .add_optional_service(identity)
                 .add_optional_service(inbound)
                 .add_optional_service(destination.as_ref().map(Destination::service_for::<Conduit>))
@@ -357,7 +363,7 @@ impl OpenPorts {
             let hosts = http::Hosts::new(self.http.local_addr()?, self.options.http.allowed.clone(), self.tls.clone());
             let probes = http::probes(ready.clone(), write_health, http_counts.clone());
             let options = self.options.http.clone();
-            let shared = http::Shared::new(service.clone(), page, ready, options, hosts, facts);
+            let shared = http::Shared::new(service.clone(), page, ready, options, hosts, facts, in_process);
             let router = http::router(shared, http_counts);
             let places = Places::with_reserve("http", self.options.http.max_connections, service.access().is_some());
             let serving =

@@ -20,6 +20,7 @@ use tokio::{
 use crate::{
     commands::{
         disable::disable,
+        dry_run::try_install,
         enable::enable,
         inspect::inspect,
         install::{install, own_names},
@@ -154,26 +155,47 @@ impl Manager {
         bytes: Vec<u8>,
         signature: Option<Vec<u8>>,
     ) -> Result<(pb::Resource, bool), Error> {
-        if bytes.len() > self.limit {
-            return Err(self.too_large());
-        }
-        let digest = folder::digest(&bytes);
-        if !digest.eq_ignore_ascii_case(sha256) {
-            return Err(Error::invalid(format!(
-                "the content's SHA-256 is {digest}, not {sha256:?} as announced; send it again"
-            )));
-        }
+        self.check_content(sha256, &bytes)?;
         self.run(|core| async move {
-            let name = match name {
-                Some(name) => name,
-                None => own_names(&core, bytes.clone(), signature.clone()).await?.name,
-            };
+            let name = own_name(&core, name, &bytes, signature.as_ref()).await?;
             core.upload(&bytes).await?;
             let installed = install(&core, &name, bytes, signature).await?;
             core.publish(&name, Command::Component).await?;
             Ok(installed)
         })
         .await
+    }
+
+    /// Makes every check of an install, without the install. Returns the plugin's resource as it would be, and whether
+    /// the component serves already.
+    ///
+    /// # Errors
+    /// As [`install`](Self::install).
+    pub async fn try_install(
+        &self,
+        name: Option<String>,
+        sha256: &str,
+        bytes: Vec<u8>,
+        signature: Option<Vec<u8>>,
+    ) -> Result<(pb::Resource, bool), Error> {
+        self.check_content(sha256, &bytes)?;
+        self.run(|core| async move {
+            let name = own_name(&core, name, &bytes, signature.as_ref()).await?;
+            try_install(&core, &name, bytes, signature).await
+        })
+        .await
+    }
+
+    fn check_content(&self, sha256: &str, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > self.limit {
+            return Err(self.too_large());
+        }
+        let digest = folder::digest(bytes);
+        if digest.eq_ignore_ascii_case(sha256) {
+            return Ok(());
+        }
+        let what = format!("the content's SHA-256 is {digest}, not {sha256:?} as announced; send it again");
+        Err(Error::invalid(what))
     }
 
     /// Asks a component for its version, without an install. It must be trusted as for an install.
@@ -293,5 +315,18 @@ impl Manager {
             ))),
             Err(_) => Err(gone()),
         }
+    }
+}
+
+/// The name that a caller gives to a component, or else its own.
+async fn own_name(
+    core: &Core,
+    name: Option<String>,
+    bytes: &[u8],
+    signature: Option<&Vec<u8>>,
+) -> Result<String, Error> {
+    match name {
+        Some(name) => Ok(name),
+        None => Ok(own_names(core, bytes.to_vec(), signature.cloned()).await?.name),
     }
 }

@@ -34,7 +34,7 @@ const STATUS_KEY: &str = "mortise";
 /// Beginning of the key of a server's own status entry, where several share a store.
 const SERVER_STATUS_PREFIX: &str = "mortise/";
 
-const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
+pub(crate) const TYPE_URL: &str = "type.googleapis.com/mortise.v1.Plugin";
 
 /// Longest message of a condition, bytes.
 const MAX_MESSAGE_BYTES: usize = 4_096;

@@ -89,7 +89,10 @@ pub use document::Document;
 pub use format::Format;
 pub use limits::Limits;
 pub use location::{Position, SourceLocation, file_name};
-pub use message::{data_from_json, data_to_json, encode_message, message_from_json, unnamed_from_yaml};
+pub use message::{
+    answer_to_json, data_from_json, data_to_json, encode_message, message_from_json, request_from_json,
+    unnamed_from_yaml,
+};
 pub use parse::{Source, parse, parse_within};
 pub use plain::{PlainDocument, PlainNode, PlainValue, plain_documents, plain_nodes};
 pub use print::{

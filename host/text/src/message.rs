@@ -10,7 +10,7 @@ use prost_reflect::{DynamicMessage, Kind, MessageDescriptor};
 use prost_types::Any;
 
 use crate::{
-    Diagnostics, Format, Limits, OneType, Source,
+    Diagnostics, Format, Limits, OneType, Source, Types,
     data::{BYTES, canonical, decoder::Decoder, encode, names, wellknown},
     diagnostic::DiagnosticSink,
     envelope,
@@ -32,7 +32,34 @@ pub fn message_from_json(
     descriptor: &MessageDescriptor,
     limits: &Limits,
 ) -> Result<DynamicMessage, Diagnostics> {
-    read_json(text, root, descriptor, limits, |decoder, node| decoder.message(descriptor, node))
+    let types = OneType(descriptor.clone());
+    read_json(text, FieldPath::field(root), descriptor, &types, limits, |decoder, node| {
+        decoder.message(descriptor, node)
+    })
+}
+
+/// Reads the request of an RPC. Paths begin at the message, and the data of its resources has the form that it has in
+/// the HTTP API: without `@type`, which is accepted, too.
+///
+/// # Errors
+/// The faults of the text, up to the bound of `limits`.
+pub fn request_from_json(
+    text: &str,
+    descriptor: &MessageDescriptor,
+    types: &dyn Types,
+    limits: &Limits,
+) -> Result<DynamicMessage, Diagnostics> {
+    read_json(text, FieldPath::default(), descriptor, types, limits, |decoder, node| {
+        decoder.embeds_resources = true;
+        decoder.message(descriptor, node)
+    })
+}
+
+/// Prints the answer of an RPC, with keys in alphabetical order, and with the data of its resources as in the HTTP API;
+/// `None` if it has no form in JSON.
+#[must_use]
+pub fn answer_to_json(message: &DynamicMessage, types: &dyn Types, indent: Indent) -> Option<String> {
+    encode::answer_tree(message, types).map(|tree| json::write(&tree.sorted(), indent))
 }
 
 /// Reads the data of a resource: a message, or `@type` and `@bytes`, the form for data that JSON cannot express.
@@ -41,7 +68,8 @@ pub fn message_from_json(
 /// # Errors
 /// The faults of the text, up to the bound of `limits`.
 pub fn data_from_json(text: &str, descriptor: &MessageDescriptor, limits: &Limits) -> Result<Any, Diagnostics> {
-    read_json(text, "data", descriptor, limits, |decoder, node| match node.get(BYTES) {
+    let types = OneType(descriptor.clone());
+    read_json(text, FieldPath::field("data"), descriptor, &types, limits, |decoder, node| match node.get(BYTES) {
         Some(bytes) => wellknown::data_from_bytes(node, bytes, Some(descriptor), decoder),
         None => decoder.message(descriptor, node).map(|message| Any {
             type_url: format!("type.googleapis.com/{}", descriptor.full_name()),
@@ -88,18 +116,17 @@ pub fn data_to_json(data: &Any, descriptor: &MessageDescriptor) -> Option<String
 
 fn read_json<T>(
     text: &str,
-    root: &str,
+    root: FieldPath,
     descriptor: &MessageDescriptor,
+    types: &dyn Types,
     limits: &Limits,
     decode: impl FnOnce(&mut Decoder<'_, '_>, &Node) -> Option<T>,
 ) -> Result<T, Diagnostics> {
     let lines = Arc::new(Lines::new(text, Position::START));
     let mut sink = DiagnosticSink::new("-", Format::Json, lines, limits.diagnostics);
-    let root = FieldPath::field(root);
     let nodes = read::json::read(text, &mut sink, &mut Budget::new(limits));
     sink.fill_in_paths(|offset| path_at(offset, text, &root, descriptor, nodes.first()));
-    let types = OneType(descriptor.clone());
-    let mut decoder = Decoder::new(&types, &mut sink);
+    let mut decoder = Decoder::new(types, &mut sink);
     decoder.path = root;
     let read = match nodes.as_slice() {
         [node] => decode(&mut decoder, node),

@@ -13,3 +13,11 @@ pub(super) struct CallContext {
     pub(super) reader: Arc<Reader>,
     pub(super) source: Source,
 }
+
+/// The recognised caller of a call from within the server ([`super::in_process`]), among the extensions of its request.
+#[derive(Clone)]
+pub(super) struct KnownCaller {
+    pub(super) by: Authenticated,
+    /// The connection that the call came over.
+    pub(super) source: Source,
+}

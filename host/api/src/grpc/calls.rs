@@ -22,9 +22,10 @@
 //!
 //! # Callers
 //! The caller is recognised here, once, and the requirement of the method is checked ([`crate::authenticate`]). The
-//! check is repeated whenever tokens or policies change, as long as the answer lasts. A method that the server does not
-//! have is Unimplemented for every caller, also for one without a valid token: clients that try newer methods go on
-//! without them after Unimplemented alone.
+//! caller of a call from within the server is known already ([`super::in_process`]). The check is repeated whenever
+//! tokens or policies change, as long as the answer lasts. A method that the server does not have is Unimplemented for
+//! every caller, also for one without a valid token: clients that try newer methods go on without them after
+//! Unimplemented alone.
 //!
 //! # Stopping
 //! Answers whose clients do not read end at once, the rest of a message has a moment to arrive, and the server waits
@@ -73,7 +74,12 @@ pub(crate) use self::{
     counted::{AnswerBytes, CountedBytes, CountsItself},
     request::SMALL_MESSAGE_BYTES,
 };
-use super::{call_context::CallContext, connections::ConnectionFacts, resource_service::RecentEvents, status::status};
+use super::{
+    call_context::{CallContext, KnownCaller},
+    connections::ConnectionFacts,
+    resource_service::RecentEvents,
+    status::status,
+};
 use crate::{
     authenticate::{Authenticated, Peer, Requirement, origin, unknown_caller},
     observability::requests::RequestCounts,
@@ -316,9 +322,13 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let calls = self.calls.clone();
         let connection = request.extensions_mut().remove::<Arc<ConnectionFacts>>();
+        let known = request.extensions_mut().remove::<KnownCaller>();
         let open = OpenCall::begin(&calls, connection.as_ref().map(|facts| &facts.usage));
         let remote = connection.as_ref().map_or(Remote::Unknown, |facts| facts.remote);
-        let origin = origin(Surface::Grpc, remote, request.headers());
+        let origin = match &known {
+            Some(known) => known.by.origin.clone(),
+            None => origin(Surface::Grpc, remote, request.headers()),
+        };
         let deadline = Deadline::of(request.headers());
         let (facts, count) = calls.methods.begin(request.uri().path());
         let begun_at = Instant::now();
@@ -333,7 +343,7 @@ where
                 return async move { Ok(status.into_http()) }.inspect(counted).boxed();
             }
         };
-        let guard = authenticated(&calls, &request, method, connection.as_deref(), origin.clone());
+        let guard = authenticated(&calls, &request, method, (known, connection.as_deref()), origin.clone());
         let begun = guard.and_then(|guard| match deadline {
             Ok(deadline) => {
                 if let Some(deadline) = &deadline {
@@ -394,7 +404,7 @@ fn authenticated<B>(
     calls: &Shared,
     request: &Request<B>,
     method: MethodFacts,
-    connection: Option<&ConnectionFacts>,
+    (known, connection): (Option<KnownCaller>, Option<&ConnectionFacts>),
     origin: Arc<Origin>,
 ) -> Result<CallGuard, (Arc<dyn Authorizer>, Error)> {
     let peer = connection
@@ -402,7 +412,10 @@ fn authenticated<B>(
     // Channels send their token with the checks of health, too: a refusal there would hide the reason from their calls.
     let without_token = ::http::HeaderMap::new();
     let headers = if method.is_health { &without_token } else { request.headers() };
-    let by = Authenticated::of(calls.service.access(), None, headers, peer, origin.clone());
+    let (by, inside) = match known {
+        Some(KnownCaller { by, source }) => (Ok(by), source),
+        None => (Authenticated::of(calls.service.access(), None, headers, peer, origin.clone()), Source::default()),
+    };
     let by = by.map_err(|error| (unknown_caller(), error))?;
     by.check(method.requirement).map_err(|error| (by.authorizer.clone(), error))?;
     addressee::check(&calls.service, request.headers()).map_err(|error| (by.authorizer.clone(), error))?;
@@ -414,7 +427,7 @@ fn authenticated<B>(
     let holder = Source::of_caller(&*by.authorizer, Some(&origin));
     let stream = holder.map(|holder| calls.streams.open(holder)).transpose();
     let _stream = stream.map_err(|error| (by.authorizer.clone(), error))?;
-    let source = connection.map(|facts| facts.source).unwrap_or_default();
+    let source = connection.map_or(inside, |facts| facts.source);
     let caller = CallContext { by, reader: Arc::default(), source };
     Ok(CallGuard { caller, requirement: method.requirement, reports_change: method.reports_change, _stream })
 }

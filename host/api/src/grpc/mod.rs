@@ -14,6 +14,7 @@ pub(crate) mod function_service;
 pub(crate) mod health;
 pub(crate) mod identity;
 mod imports;
+pub(crate) mod in_process;
 pub(crate) mod inbound;
 mod lingering;
 mod list;

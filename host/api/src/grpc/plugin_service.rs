@@ -79,11 +79,14 @@ impl PluginApi {
             let what = format!("the upload did not finish within {limit} ms (limit grpc.upload_timeout_ms); try again");
             Error::new(Code::DeadlineExceeded, what)
         })?;
-        let Upload { name, sha256, signature, bytes } = uploaded?;
+        let Upload { name, sha256, signature, dry_run, bytes } = uploaded?;
         let _install = begin_install(&self.installs, bytes.len())?;
         drop(upload);
-        let (plugin, unchanged) = self.manager.install(name, &sha256, bytes, signature).await?;
-        Ok(data::InstallResponse { plugin: Some(plugin), unchanged })
+        let (plugin, unchanged) = match dry_run {
+            true => self.manager.try_install(name, &sha256, bytes, signature).await?,
+            false => self.manager.install(name, &sha256, bytes, signature).await?,
+        };
+        Ok(data::InstallResponse { plugin: Some(plugin), unchanged, dry_run })
     }
 
     /// Receives a whole component.
@@ -99,8 +102,15 @@ impl PluginApi {
         };
         let first = stream.message().await.map_err(broken)?;
         let first = first.ok_or_else(|| Error::invalid("name is required, in the first message"))?;
-        let data::InstallRequest { name, sha256, chunk: mut bytes, signature, signature_file, named_by_manifest } =
-            first;
+        let data::InstallRequest {
+            name,
+            sha256,
+            chunk: mut bytes,
+            signature,
+            signature_file,
+            named_by_manifest,
+            dry_run,
+        } = first;
         let is_missing = [("name", name.is_empty() && !named_by_manifest), ("sha256", sha256.is_empty())];
         for (field, is_missing) in is_missing {
             if is_missing {
@@ -134,7 +144,8 @@ impl PluginApi {
             bytes.extend_from_slice(&next.chunk);
             usage.touch();
         }
-        Ok(Upload { name, sha256, signature: Some(signature).filter(|bytes| !bytes.is_empty()), bytes })
+        let signature = Some(signature).filter(|bytes| !bytes.is_empty());
+        Ok(Upload { name, sha256, signature, dry_run, bytes })
     }
 }
 
@@ -159,6 +170,7 @@ struct Upload {
     sha256: String,
     /// The content of the signature file, if one was sent.
     signature: Option<Vec<u8>>,
+    dry_run: bool,
     bytes: Vec<u8>,
 }
 

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use mortise_resource::{Code, Diagnostic, Error, Severity};
+use mortise_resource::{Code, Diagnostic, Error, Severity, error::PluginFault};
 use prost::Message as _;
 use tonic::{Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -33,6 +33,9 @@ const DIAGNOSTIC_TYPE_URL: &str = "type.googleapis.com/mortise.v1.Diagnostic";
 
 /// The `domain` of error details.
 const DOMAIN: &str = "mortise";
+
+/// The `reason` of error details about a plugin.
+const PLUGIN_FAULT: &str = "PLUGIN_FAULT";
 
 /// Trailer with the milliseconds after which a client with a retry policy tries again.
 const PUSHBACK_KEY: &str = "grpc-retry-pushback-ms";
@@ -66,7 +69,7 @@ pub(crate) fn status(error: Error) -> Status {
             ("hook".to_owned(), fault.hook),
             ("kind".to_owned(), fault.kind),
         ]);
-        details.set_error_info("PLUGIN_FAULT", DOMAIN, metadata);
+        details.set_error_info(PLUGIN_FAULT, DOMAIN, metadata);
     }
     let pushback = details.retry_info().and_then(|info| info.retry_delay);
     let mut status = with_diagnostics(Status::with_error_details(code, message, details), &diagnostics);
@@ -76,6 +79,27 @@ pub(crate) fn status(error: Error) -> Status {
         status.metadata_mut().insert(PUSHBACK_KEY, wait_ms.into());
     }
     status
+}
+
+/// The reverse of [`status`]: the error that a status carries, as far as its details have room for it.
+pub(crate) fn error_of(status: &Status) -> Error {
+    let mut error = Error::new(code_of(status.code()), status.message());
+    let details = tonic_types::Status::decode(status.details()).unwrap_or_default().details;
+    let diagnostics = details.iter().filter(|any| any.type_url == DIAGNOSTIC_TYPE_URL);
+    error.violations = diagnostics.filter_map(|any| Diagnostic::decode(any.value.as_slice()).ok()).collect();
+    error.retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
+    error.resource = status.get_details_resource_info().map(|info| info.resource_name);
+    error.plugin = status.get_details_error_info().filter(|info| info.reason == PLUGIN_FAULT).map(|mut info| {
+        let mut text = |key: &str| info.metadata.remove(key).unwrap_or_default();
+        Box::new(PluginFault {
+            plugin: text("plugin"),
+            version: text("version"),
+            hook: text("hook"),
+            kind: text("kind"),
+            retry_after: error.retry_after,
+        })
+    });
+    error
 }
 
 /// Cuts diagnostics to what fits into trailers: first the explanations, then the last ones.
@@ -126,9 +150,48 @@ fn code(code: Code) -> tonic::Code {
     }
 }
 
+/// The nearest code of the service. gRPC's library refuses a message over a limit as OutOfRange.
+fn code_of(code: tonic::Code) -> Code {
+    match code {
+        tonic::Code::InvalidArgument => Code::InvalidArgument,
+        tonic::Code::DeadlineExceeded => Code::DeadlineExceeded,
+        tonic::Code::NotFound => Code::NotFound,
+        tonic::Code::PermissionDenied => Code::PermissionDenied,
+        tonic::Code::ResourceExhausted | tonic::Code::OutOfRange => Code::ResourceExhausted,
+        tonic::Code::FailedPrecondition => Code::FailedPrecondition,
+        tonic::Code::AlreadyExists => Code::AlreadyExists,
+        tonic::Code::Aborted | tonic::Code::Cancelled => Code::Aborted,
+        tonic::Code::Unimplemented => Code::Unimplemented,
+        tonic::Code::Unavailable => Code::Unavailable,
+        tonic::Code::Unauthenticated => Code::Unauthenticated,
+        tonic::Code::Ok | tonic::Code::Unknown | tonic::Code::Internal | tonic::Code::DataLoss => Code::Internal,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_the_same_behind_its_status() {
+        let fault = PluginFault {
+            plugin: "demo".to_owned(),
+            version: "1".to_owned(),
+            hook: "validate".to_owned(),
+            kind: "trap".to_owned(),
+            retry_after: Some(std::time::Duration::from_secs(2)),
+        };
+        let plain = Error::not_found("nothing is there");
+        let full = Error {
+            violations: vec![diagnostic(Severity::Error, 9), diagnostic(Severity::Warning, 9)],
+            retry_after: fault.retry_after,
+            plugin: Some(Box::new(fault)),
+            ..Error::invalid("no")
+        };
+        for error in [plain, full] {
+            assert_eq!(error_of(&status(error.clone())), error);
+        }
+    }
 
     fn diagnostic(severity: Severity, bytes: usize) -> Diagnostic {
         let text = |letter: &str| letter.repeat(bytes);

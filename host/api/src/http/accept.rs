@@ -47,7 +47,7 @@ impl Form {
     pub(super) fn at_path(path: &str, headers: &HeaderMap) -> Self {
         match path {
             _ if consul::has_path(path) => Self::Text,
-            _ if path.starts_with("/v1/") => Self::of_ours(headers),
+            _ if path == "/rpc" || path.starts_with("/rpc/") || path.starts_with("/v1/") => Self::of_ours(headers),
             _ => Self::of_consul(headers),
         }
     }

@@ -20,6 +20,7 @@ use super::{
     error::{ErrorKind, HttpError},
     media::{Content, Media},
     patch_document::Patch,
+    registry_types::RegistryTypes,
 };
 
 /// Bytes of an oversized body that are still read, so that the client reads the answer.
@@ -32,8 +33,8 @@ pub(super) const SMALL_BODY_BYTES: usize = 64 << 10;
 const LARGEST_BODIES: usize = 4;
 
 /// Bodies above this size, bytes, are parsed one at a time: each of their values takes more than a hundred bytes
-/// meanwhile.
-const PARALLEL_PARSE_BYTES: usize = 1 << 20;
+/// meanwhile. So are such answers of RPCs printed.
+pub(super) const PARALLEL_PARSE_BYTES: usize = 1 << 20;
 
 /// Memory for bodies that are not small, in units of [`SMALL_BODY_BYTES`], and the permit to parse a large one.
 #[derive(Clone)]
@@ -48,6 +49,11 @@ impl Budget {
         let units = (limit / SMALL_BODY_BYTES + 1).saturating_mul(LARGEST_BODIES);
         let units = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
         Self { units, large: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The permit to parse or print something large.
+    pub(super) fn large(&self) -> Arc<Semaphore> {
+        self.large.clone()
     }
 }
 
@@ -207,6 +213,14 @@ impl BufferedBody {
     /// 400, with the path of the fault.
     pub(super) async fn patch(self) -> Result<Patch, HttpError> {
         self.parsed(|format, bytes, _| Patch::parse(format, bytes)).await
+    }
+
+    /// Parses the body as the request of an RPC; returns it encoded. No body is an empty message.
+    ///
+    /// # Errors
+    /// 400, with the path of the fault.
+    pub(super) async fn message(self, message: MessageDescriptor, types: RegistryTypes) -> Result<Vec<u8>, HttpError> {
+        self.parsed(move |_, bytes, values| body_json::message(&message, &types, bytes, values)).await
     }
 
     async fn parsed<T: Send + 'static>(

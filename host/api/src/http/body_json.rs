@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use mortise_resource::{FieldPath, PathStep, pb};
-use mortise_text::{Limits, Position, data_from_json, message_from_json};
+use mortise_text::{Limits, Position, Types, data_from_json, encode_message, message_from_json, request_from_json};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use serde::{
     Deserialize, Deserializer,
@@ -104,6 +104,24 @@ pub(super) fn resource(
         meta,
         ..pb::Resource::default()
     })
+}
+
+/// Parses a body as the request of an RPC; returns it encoded. An empty body is an empty message.
+///
+/// # Errors
+/// 400, with the path and the place of the fault.
+pub(super) fn message(
+    message: &MessageDescriptor,
+    types: &dyn Types,
+    body: &[u8],
+    values: usize,
+) -> Result<Vec<u8>, HttpError> {
+    let text = str::from_utf8(body)
+        .map_err(|e| HttpError::body(BAD_FORMAT_TEXT, String::new(), format!("it is not UTF-8: {e}")))?;
+    let text = if text.trim_ascii().is_empty() { "{}" } else { text };
+    let read = request_from_json(text, message, types, &limits(text, values))
+        .map_err(|diagnostics| HttpError::diagnostics(BAD_FORMAT_TEXT, diagnostics, Position { line: 1, column: 1 }))?;
+    Ok(encode_message(&read))
 }
 
 /// Reads a part of a body as one of the host's messages; `None` if it is absent or null.

@@ -12,7 +12,7 @@ use axum::{
 use mortise_resource::Error;
 use mortise_service::{Origin, Remote, Surface};
 
-use super::{Shared, accept::Form, body, error::HttpError, query::Query};
+use super::{Shared, accept::Form, body, error::HttpError, query::Query, rpc};
 use crate::{
     authenticate::{Authenticated, Peer, REQUEST_ID_HEADER, Requirement, origin, unknown_caller},
     peer::PeerCertificate,
@@ -36,13 +36,14 @@ pub(super) async fn guard(State(shared): State<Shared>, mut request: Request, ne
     });
     let by = known.as_ref().map_or_else(|_| unknown_caller(), |by| by.authorizer.clone());
     let path = path.to_owned();
-    // The service records requests below `/api/` itself, once their caller is known.
-    let has_records = path.starts_with("/api/");
+    // The service records requests below `/api/` itself, once their caller is known, and the layer of gRPC those of RPCs.
+    let rpc = rpc::recorded(&shared.service.types(), request.method(), &path).filter(|_| shared.options.api);
+    let has_records = rpc.is_some() || path.starts_with("/api/");
     let allowed = known.and_then(|by| by.check(Requirement::for_http(&path)).map(|()| by));
     let allowed = match (has_records, allowed) {
         (true, Ok(by)) => Ok(by),
         (_, allowed) => {
-            let method = format!("{} {path}", request.method()).into();
+            let method = rpc.map_or_else(|| format!("{} {path}", request.method()), str::to_owned).into();
             match shared.service.begin_call(&by, Some(&origin), method, false).await {
                 Ok(call) => call.end(allowed).await,
                 Err(error) => Err(error),

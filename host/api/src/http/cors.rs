@@ -25,7 +25,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, PUT, PATCH, PO
 /// Headers that a page may send.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, content-type, if-match, if-none-match, last-event-id, x-consul-token, x-mortise-at-least, \
-     x-request-id",
+     x-mortise-signature, x-request-id",
 );
 
 /// Headers of answers that a page may read.

@@ -26,6 +26,8 @@ pub(super) enum Media {
     MergePatch,
     /// RFC 6902.
     JsonPatch,
+    /// A component.
+    Wasm,
 }
 
 /// The content that a request has.
@@ -33,6 +35,10 @@ pub(super) enum Media {
 pub(super) enum Content {
     Resource,
     Patch,
+    /// The request of an RPC.
+    Message,
+    /// A component of a plugin.
+    Component,
 }
 
 impl Content {
@@ -56,6 +62,8 @@ impl Content {
         let named = match self {
             Self::Resource => resource_format(&name),
             Self::Patch => patch_format(&name),
+            Self::Message => resource_format(&name).filter(|media| *media == Media::Json),
+            Self::Component => (name == "application/wasm").then_some(Media::Wasm),
         };
         match named {
             Some(media) if is_utf8 => Ok(media),
@@ -67,9 +75,12 @@ impl Content {
         let (header, formats) = match self {
             Self::Resource => (ACCEPT, "application/json, application/yaml"),
             Self::Patch => (ACCEPT_PATCH, PATCH_FORMATS),
+            Self::Message => (ACCEPT, "application/json"),
+            Self::Component => (ACCEPT, "application/wasm"),
         };
         let choice = formats.replace(", ", " or ");
-        let what = format!("media type {text:?} is not supported; send {choice}, in UTF-8");
+        let charset = if self == Self::Component { "" } else { ", in UTF-8" };
+        let what = format!("media type {text:?} is not supported; send {choice}{charset}");
         HttpError::new(ErrorKind::MediaType, what).with_header(header, formats)
     }
 }

@@ -89,6 +89,7 @@ fn route(path: &str) -> &'static str {
         _ if path.starts_with("/v1/openapi/") => "/v1/openapi.json",
         _ if path == "/v1/types" || path.starts_with("/v1/types/") => "/v1/types",
         _ if path.starts_with("/api/") => "/api",
+        _ if path == "/rpc" || path.starts_with("/rpc/") => "/rpc",
         _ if consul::has_path(path) => "(consul)",
         _ => "(none)",
     }

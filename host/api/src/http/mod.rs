@@ -11,6 +11,7 @@
 //! | `/ui/…`, `/v1/session` | `ui` |
 //! | `/v1/version` | `version` |
 //! | `/v1/types`, `/v1/types/<type>` | `types` |
+//! | `/rpc`, `/rpc/<service>/<method>` | `rpc` |
 //! | `/v1/openapi.json` | `openapi` |
 //! | other paths below `/v1/`, which are Consul's | `consul` |
 //! | `/healthz`, `/readyz`, `/metrics` | `health` |
@@ -58,9 +59,11 @@ mod options;
 mod patch;
 mod patch_document;
 mod query;
+mod registry_types;
 mod request;
 mod root;
 mod route;
+mod rpc;
 mod search;
 mod shared;
 mod stall;
@@ -108,6 +111,8 @@ pub(crate) fn router(shared: Shared, counts: HttpCounts) -> Router {
         router = router
             .route("/", get(root::root))
             .route("/api/{*path}", any(dispatch::api))
+            .route("/rpc", get(rpc::list))
+            .route("/rpc/{*path}", any(rpc::rpc))
             .route("/v1/types", get(types::list))
             .route("/v1/types/{name}", get(types::get_one))
             .route("/v1/openapi.json", get(openapi::document))

@@ -148,6 +148,44 @@ impl Query {
         }
     }
 
+    /// Checks the parameters of an RPC, each of which is there once at most; `known` are its own.
+    ///
+    /// # Errors
+    /// 400: an unknown or repeated parameter.
+    pub(super) fn check_rpc(&self, known: &[&str]) -> Result<(), HttpError> {
+        for (position, (key, _)) in self.0.iter().enumerate() {
+            if key != "token" && !known.contains(&key.as_str()) {
+                let next = match known {
+                    [] => "the fields of the message are in the body".to_owned(),
+                    known => format!("use {}", known.join(", ")),
+                };
+                return Err(refused(format!("parameter {key:?} is unknown here; {next}")));
+            }
+            if self.0.iter().skip(position + 1).any(|(other, _)| other == key) {
+                return Err(refused(format!("parameter {key:?} is there twice; leave one of them out")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a parameter; empty without it.
+    pub(super) fn value(&self, name: &str) -> &str {
+        self.get(name)
+    }
+
+    /// Whether a parameter is set. Its name alone is enough.
+    ///
+    /// # Errors
+    /// 400: the value is neither `true` nor `false`.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, HttpError> {
+        match self.get(name) {
+            "" => Ok(self.has(name)),
+            "true" => Ok(true),
+            "false" => Ok(false),
+            other => Err(refused(format!("parameter {name:?} is {other:?}; it takes true or false"))),
+        }
+    }
+
     /// Checks the parameters of a read.
     ///
     /// # Errors

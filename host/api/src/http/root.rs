@@ -29,8 +29,9 @@ use crate::{authenticate::Authenticated, write_health::WriteHealth};
 const VARIES: (HeaderName, HeaderValue) = (VARY, HeaderValue::from_static("accept"));
 
 /// The paths that do not depend on types.
-const LINKS: [(&str, &str); 6] = [
+const LINKS: [(&str, &str); 7] = [
     ("types", "/v1/types"),
+    ("rpcs", "/rpc"),
     ("openapi", "/v1/openapi.json"),
     ("version", "/v1/version"),
     ("health", "/healthz"),

@@ -14,12 +14,13 @@ use super::{
     openapi,
     options::HttpOptions,
 };
-use crate::{observability::metrics_page::MetricsPage, recent_messages::RecentMessages};
+use crate::{grpc::in_process::InProcess, observability::metrics_page::MetricsPage, recent_messages::RecentMessages};
 
 /// State of the routes. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(super) service: ResourceService,
+    pub(super) rpcs: InProcess,
     pub(super) metrics: MetricsPage,
     pub(super) ready: signal::Receiver<bool>,
     pub(super) options: HttpOptions,
@@ -44,11 +45,13 @@ impl Shared {
         options: HttpOptions,
         hosts: Hosts,
         facts: Facts,
+        rpcs: InProcess,
     ) -> Self {
         let watches = Arc::new(Semaphore::new(options.max_watches()));
         Self {
             consul: Consul::new(service.clone(), facts, (watches.clone(), options.max_watches())),
             service,
+            rpcs,
             metrics,
             ready,
             openapi: Arc::default(),

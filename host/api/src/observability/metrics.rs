@@ -178,7 +178,7 @@ pub const ALL: &[Metric] = table! {
     Counter mortise_grpc_requests_dropped_total()
         "Requests refused while they arrived because too many large ones did.";
     Counter mortise_grpc_requests_total(method)
-        "Calls of the gRPC port, watches included.";
+        "Calls of the gRPC port, and RPCs over HTTP; watches included.";
     Gauge mortise_http_connections()
         "Open connections of the HTTP port.";
     Counter mortise_http_connections_refused_total()

@@ -49,6 +49,14 @@ pub(crate) async fn own_names(core: &Core, bytes: Vec<u8>, signature: Option<Vec
     Ok(OwnNames { name: manifest.name.to_string(), version: manifest.version.to_string() })
 }
 
+/// Checks the name for a plugin.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    name::fault(name).map_or(Ok(()), |fault| {
+        let fault = fault.replace("a resource name", "a plugin's name");
+        Err(Error::invalid(format!("name invalid: {fault}")))
+    })
+}
+
 /// Returns the resource, and whether it was up to date already.
 pub(crate) async fn install(
     core: &Core,
@@ -56,10 +64,7 @@ pub(crate) async fn install(
     bytes: Vec<u8>,
     signature: Option<Vec<u8>>,
 ) -> Result<(pb::Resource, bool), Error> {
-    if let Some(fault) = name::fault(name) {
-        let fault = fault.replace("a resource name", "a plugin's name");
-        return Err(Error::invalid(format!("name invalid: {fault}")));
-    }
+    check_name(name)?;
     let mut load = OperatorLoad::begin(core, name).await;
     let request = load.state.install_request(name, bytes, signature)?;
     load.state.show_first_install(name, &request).await;
@@ -78,7 +83,12 @@ pub(crate) async fn install(
 }
 
 impl ManagerState {
-    fn install_request(&self, name: &str, bytes: Vec<u8>, signature: Option<Vec<u8>>) -> Result<LoadRequest, Error> {
+    pub(super) fn install_request(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        signature: Option<Vec<u8>>,
+    ) -> Result<LoadRequest, Error> {
         let mut file = format!("{name}.wasm");
         let mut plugin_before = None;
         if let Some(managed) = self.plugins.get(name).filter(|managed| !managed.is_file_only()) {

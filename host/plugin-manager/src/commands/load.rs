@@ -7,7 +7,11 @@ use mortise_resource::{Error, pb};
 use super::precondition;
 use crate::{
     core::{Core, StateGuard},
-    load::request::{LoadRefusal, LoadRequest, Loaded},
+    load::{
+        dry_run::DryLoad,
+        request::{LoadRefusal, LoadRequest, Loaded},
+        stage::Failure,
+    },
     turns::Turn,
     work::LoadPermit,
 };
@@ -42,6 +46,13 @@ impl OperatorLoad {
         let mut turn = Some(turn);
         let outcome = core.load(&request, &mut turn, place).await;
         EndedLoad { state: core.lock().await, request, outcome, _turn: turn }
+    }
+
+    /// Makes the checks of every stage, without the lock and without a change.
+    pub(crate) async fn try_run(self, core: &Core, request: &LoadRequest) -> Result<DryLoad, Failure> {
+        let Self { state, turn: _turn, place: _place } = self;
+        drop(state);
+        core.try_load(request).await
     }
 }
 

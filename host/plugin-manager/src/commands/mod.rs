@@ -2,6 +2,7 @@
 //! plugin.
 
 pub(crate) mod disable;
+pub(crate) mod dry_run;
 pub(crate) mod enable;
 mod held;
 pub(crate) mod inspect;

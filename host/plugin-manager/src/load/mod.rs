@@ -3,6 +3,7 @@
 pub(crate) mod canary;
 pub(crate) mod content;
 mod drain;
+pub(crate) mod dry_run;
 mod kept;
 pub(crate) mod migration;
 mod record;

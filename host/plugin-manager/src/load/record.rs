@@ -67,41 +67,16 @@ impl ManagerState {
         decision: &TrustDecision,
         before: &[data::PluginType],
     ) {
-        let types = types_of(&self.registry.load(), plugin.name());
-        let types = migration::mark_for_upgrade(types, before);
-        let limits = plugin.limits();
+        let types = migration::mark_for_upgrade(types_of(&self.registry.load(), plugin.name()), before);
         let was_there = self.registry.load().plugin(plugin.name()).is_some();
         self.set_source(plugin.name(), &request.source);
         let managed = self.managed(plugin.name());
         managed.serve();
         let data = &mut managed.record.data;
-        let changed = data.digest != request.digest;
-        if changed && !data.digest.is_empty() && !data.version.is_empty() {
-            data.previous_digest = std::mem::take(&mut data.digest);
-            data.previous_version = std::mem::take(&mut data.version);
-        }
+        let changed = describe(data, plugin, request, decision, types);
         if changed || !was_there || data.loaded_at.is_none() {
             data.loaded_at = Some(plugin_resources::now());
         }
-        data.digest.clone_from(&request.digest);
-        // The original reason of the trust says more than that the component served.
-        if changed || *decision != TrustDecision::Served || data.trust.is_empty() {
-            data.trust = decision.describe();
-        }
-        data.withdrawn = false;
-        plugin.version().clone_into(&mut data.version);
-        mortise_plugin_host::CONTRACT_VERSION.clone_into(&mut data.contract_version);
-        data.size = plugin.size() as u64;
-        data.types = types;
-        data.limits = Some(data::PluginLimits {
-            memory_bytes: limits.memory_bytes as u64,
-            fuel: limits.fuel,
-            deadline_ms: limits.deadline_ms,
-            concurrency: limits.concurrency as u64,
-        });
-        let grants = plugin.grants();
-        data.grants = grants.iter().map(|grant| grant.to_string()).collect();
-        data.requests = requests_shown(plugin, grants);
         match &request.reason {
             LoadReason::Reload => {}
             LoadReason::Rollback { held } => {
@@ -164,6 +139,42 @@ impl ManagerState {
     pub(crate) fn resource(&self, name: &str) -> Option<pb::Resource> {
         self.resources.resource(name).cloned()
     }
+}
+
+/// Describes a component in its plugin's record. Returns whether it is another one than before.
+pub(super) fn describe(
+    data: &mut data::Plugin,
+    plugin: &Plugin,
+    request: &LoadRequest,
+    decision: &TrustDecision,
+    types: Vec<data::PluginType>,
+) -> bool {
+    let changed = data.digest != request.digest;
+    if changed && !data.digest.is_empty() && !data.version.is_empty() {
+        data.previous_digest = std::mem::take(&mut data.digest);
+        data.previous_version = std::mem::take(&mut data.version);
+    }
+    data.digest.clone_from(&request.digest);
+    // The original reason of the trust says more than that the component served.
+    if changed || *decision != TrustDecision::Served || data.trust.is_empty() {
+        data.trust = decision.describe();
+    }
+    data.withdrawn = false;
+    plugin.version().clone_into(&mut data.version);
+    mortise_plugin_host::CONTRACT_VERSION.clone_into(&mut data.contract_version);
+    data.size = plugin.size() as u64;
+    data.types = types;
+    let limits = plugin.limits();
+    data.limits = Some(data::PluginLimits {
+        memory_bytes: limits.memory_bytes as u64,
+        fuel: limits.fuel,
+        deadline_ms: limits.deadline_ms,
+        concurrency: limits.concurrency as u64,
+    });
+    let grants = plugin.grants();
+    data.grants = grants.iter().map(|grant| grant.to_string()).collect();
+    data.requests = requests_shown(plugin, grants);
+    changed
 }
 
 fn not_loaded() -> Condition {

@@ -26,6 +26,17 @@ pub(crate) struct ReplacedFile {
 impl ManagerState {
     /// A source keeps its plugin's name, and a name belongs to one source.
     pub(crate) fn check_name(&mut self, plugin: &Plugin, request: &LoadRequest) -> Result<(), Failure> {
+        if let Some(broken) = self.find_name(plugin, request)? {
+            // The record of a broken file has this name; the file gets another record when it is loaded again.
+            self.file(&broken).lose_record();
+            self.kick.notify_one();
+            self.plugins.remove(plugin.name());
+        }
+        Ok(())
+    }
+
+    /// Checks the name without a change. Returns the broken file whose record has the name, and gives way.
+    pub(crate) fn find_name(&self, plugin: &Plugin, request: &LoadRequest) -> Result<Option<String>, Failure> {
         let name = plugin.name();
         let refused = |reason, what| Err(Failure::new(Stage::Checking, reason, what));
         if let Some(before) = request.plugin_before.as_deref().filter(|before| *before != name) {
@@ -41,17 +52,13 @@ impl ManagerState {
             let what = format!("it is named {name:?}, but the install is for {wanted:?}; install it as {name:?}");
             return Err(Failure::new(Stage::Compiling, "Renamed", what));
         }
-        let Some(known) = self.plugins.get(name) else { return Ok(()) };
+        let Some(known) = self.plugins.get(name) else { return Ok(None) };
         let other = known.record.data.source.clone();
         if other == request.source {
-            return Ok(());
+            return Ok(None);
         }
         if known.is_file_only() {
-            // The record of a broken file has this name; the file gets another record when it is loaded again.
-            self.file(&other).lose_record();
-            self.kick.notify_one();
-            self.plugins.remove(name);
-            return Ok(());
+            return Ok(Some(other));
         }
         let there = match other.as_str() {
             BUNDLED => self.options.bundled.iter().any(|(bundled, _)| *bundled == name),
@@ -67,7 +74,7 @@ impl ManagerState {
             let what = format!("a plugin named {name:?} is already loaded (version {version}); {what}");
             return refused("NameTaken", what);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Assigns a plugin to its source. Its former file no longer belongs to it, and shows a fault, if any, in a

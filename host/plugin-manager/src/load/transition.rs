@@ -36,13 +36,13 @@ use crate::{
 };
 
 /// The plan of a swap, once the component fits the stored resources.
-struct Plan {
+pub(super) struct Plan {
     /// The table that serves now.
     current: Arc<Registry>,
     /// The table with the plugin.
-    next: Registry,
+    pub(super) next: Registry,
     /// The types as last served, by this plugin or by one that is gone.
-    before: Vec<data::PluginType>,
+    pub(super) before: Vec<data::PluginType>,
     /// Whether stored resources were compared with this component before the server stopped.
     compared: bool,
 }
@@ -56,7 +56,7 @@ impl Plan {
 }
 
 /// Runs a stage. A panic is a fault of Mortise; it rejects the component, and the server goes on.
-async fn catch_panic<T>(stage: Stage, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(super) async fn catch_panic<T>(stage: Stage, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let panic = text.unwrap_or("without a message");
@@ -135,6 +135,9 @@ impl Core {
             state.check_name(&plugin, request)?;
             if state.stays_disabled(&name, request).await {
                 return Ok(Some(LoadEffect::Nothing));
+            }
+            if !state.plugins.contains_key(&name) {
+                state.managed(&name).record.data.source.clone_from(&request.source);
             }
             let plan = state.plan(&plugin, request)?;
             let mut canary = match compared.take().filter(|(before, _)| same_comparison(before, &plan.before)) {
@@ -223,21 +226,18 @@ impl ManagerState {
     }
 
     /// Plans the swap: the current registry with the plugin added.
-    fn plan(&mut self, plugin: &Arc<Plugin>, request: &LoadRequest) -> Result<Plan, Failure> {
+    pub(super) fn plan(&self, plugin: &Arc<Plugin>, request: &LoadRequest) -> Result<Plan, Failure> {
         let name = plugin.name();
-        if !self.plugins.contains_key(name) {
-            self.managed(name).record.data.source.clone_from(&request.source);
-        }
         let current = self.registry.load_full();
         crate::controllers::check(&current, plugin).map_err(|circle| {
             Failure::new(Stage::Checking, "CircularWatch", format!("{circle}; remove one of the watches"))
         })?;
         let (adopted, cleared) = take_over_types(&current.without(name), plugin);
         let next = cleared.with(plugin)?;
-        let data = &self.managed(name).record.data;
+        let data = self.plugins.get(name).map(|managed| &managed.record.data);
         // If the plugin did not serve when the server stopped, another plugin with its types may have stored more.
-        let served = request.plugin_before.is_some() && data.digest == request.digest;
-        let before = data.types.iter().cloned().chain(adopted).collect();
+        let served = request.plugin_before.is_some() && data.is_some_and(|data| data.digest == request.digest);
+        let before = data.into_iter().flat_map(|data| data.types.iter().cloned()).chain(adopted).collect();
         Ok(Plan { current, next, before, compared: self.starting && served })
     }
 

@@ -20,7 +20,7 @@ use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescri
 
 use crate::{
     Format,
-    data::{UNKNOWN, decoder::Decoder, names, scalar, value::integer_range, wellknown},
+    data::{UNKNOWN, decoder::Decoder, embedded, names, scalar, value::integer_range, wellknown},
     location::Span,
     node::{self, Entry, Node},
 };
@@ -32,6 +32,9 @@ impl Decoder<'_, '_> {
             && let Some(outcome) = wellknown::read(self, descriptor, node)
         {
             return outcome;
+        }
+        if self.embeds_resources && embedded::is_resource(descriptor) {
+            return embedded::read(self, descriptor, node);
         }
         let Some(entries) = node.entries() else {
             self.mismatch(node, "a map", Some(format!("write the fields of {}", descriptor.name())));

@@ -19,11 +19,20 @@ pub(crate) struct Decoder<'a, 's> {
     /// The text's name of the latest field; HCL's faults name it.
     pub(crate) argument: String,
     pub(super) redacted: RedactedFields,
+    /// Whether the data of resources within messages has the form of the HTTP API ([`super::embedded`]).
+    pub(crate) embeds_resources: bool,
 }
 
 impl<'a, 's> Decoder<'a, 's> {
     pub(crate) fn new(types: &'a dyn Types, sink: &'s mut DiagnosticSink) -> Self {
-        Self { types, sink, path: FieldPath::default(), argument: String::new(), redacted: RedactedFields::default() }
+        Self {
+            types,
+            sink,
+            path: FieldPath::default(),
+            argument: String::new(),
+            redacted: RedactedFields::default(),
+            embeds_resources: false,
+        }
     }
 
     pub(crate) fn format(&self) -> Format {

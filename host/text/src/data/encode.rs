@@ -7,8 +7,9 @@ use prost_types::Any;
 use crate::{
     Types,
     data::{
-        BYTES, TYPE, UNKNOWN,
+        BYTES, TYPE, UNKNOWN, UNPRINTABLE_DATA_KEY,
         canonical::{self, order},
+        embedded,
         hidden::RedactedValues,
         scalar, time, wellknown,
     },
@@ -38,13 +39,15 @@ struct Scope<'a> {
     types: &'a dyn Types,
     /// Numbers to print in place of redacted values; `None` prints the values.
     hidden: Option<&'a RedactedValues>,
+    /// Whether the data of resources within messages has the form of the HTTP API.
+    embeds_resources: bool,
     /// Further levels of messages that may follow.
     depth: usize,
 }
 
 impl<'a> Scope<'a> {
     fn new(types: &'a dyn Types, hidden: Option<&'a RedactedValues>) -> Self {
-        Self { types, hidden, depth: MAX_MESSAGE_DEPTH }
+        Self { types, hidden, embeds_resources: false, depth: MAX_MESSAGE_DEPTH }
     }
 
     fn inner(self) -> Result<Self, Unprintable> {
@@ -80,6 +83,23 @@ pub(crate) fn message_tree(message: &DynamicMessage, types: &dyn Types) -> Optio
     self::message(message, Scope::new(types, None)).ok()
 }
 
+/// Prints a message whose resources have the form that they have in the HTTP API; `None` when it has no form.
+pub(crate) fn answer_tree(message: &DynamicMessage, types: &dyn Types) -> Option<Tree> {
+    self::message(message, Scope { embeds_resources: true, ..Scope::new(types, None) }).ok()
+}
+
+/// The data of a resource within a message, with its key.
+fn embedded_data(
+    resource: &DynamicMessage,
+    any: &DynamicMessage,
+    scope: Scope<'_>,
+) -> Result<(String, Tree), Unprintable> {
+    let any = any.transcode_to::<Any>().map_err(|_| NoForm)?;
+    let tree = data(&any, embedded::type_of(resource).as_ref(), scope.types, scope.hidden);
+    let key = if is_mistakable(&tree) { UNPRINTABLE_DATA_KEY } else { embedded::DATA_FIELD };
+    Ok((key.to_owned(), tree))
+}
+
 fn raw(url: &str, bytes: &[u8]) -> Tree {
     Tree::Map(vec![
         (TYPE.to_owned(), Tree::Text(url.to_owned())),
@@ -102,8 +122,17 @@ fn message(message: &DynamicMessage, scope: Scope<'_>) -> PrintResult {
 
 fn fields(message: &DynamicMessage, scope: Scope<'_>) -> Result<Vec<(String, Tree)>, Unprintable> {
     let mut entries = Vec::new();
+    let embeds = scope.embeds_resources && embedded::is_resource(&message.descriptor());
     for (field, value) in canonical::present_fields(message) {
         let value = value.as_ref();
+        match (field.name(), value) {
+            (embedded::REFERENCES_FIELD, _) if embeds => continue,
+            (embedded::DATA_FIELD, Value::Message(any)) if embeds => {
+                entries.push(embedded_data(message, any, scope)?);
+                continue;
+            }
+            _ => {}
+        }
         if let Some(hidden) = scope.hidden.filter(|hidden| hidden.covers(&field)) {
             entries.push((field.json_name().to_owned(), hidden.value(value)));
             continue;

@@ -10,6 +10,7 @@
 pub(crate) mod canonical;
 pub(crate) mod decode;
 pub(crate) mod decoder;
+mod embedded;
 pub(crate) mod encode;
 pub(crate) mod hidden;
 pub(crate) mod names;

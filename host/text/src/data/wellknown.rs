@@ -246,6 +246,18 @@ fn any(decoder: &mut Decoder<'_, '_>, descriptor: &MessageDescriptor, node: &Nod
     build(decoder, descriptor, node, fields)
 }
 
+/// Makes a `google.protobuf.Any` of an encoded message.
+pub(super) fn pack(
+    decoder: &mut Decoder<'_, '_>,
+    any: &MessageDescriptor,
+    node: &Node,
+    full_name: &str,
+    bytes: Vec<u8>,
+) -> Option<DynamicMessage> {
+    let url = format!("type.googleapis.com/{full_name}");
+    build(decoder, any, node, [(1, Value::String(url)), (2, Value::Bytes(bytes.into()))])
+}
+
 /// Reads the content of `@bytes`, which needs `@type` beside it and allows no other key.
 fn raw_bytes(decoder: &mut Decoder<'_, '_>, node: &Node, alone: bool) -> Option<Vec<u8>> {
     if !alone {

@@ -1,6 +1,9 @@
 //! Comments of the `.proto` file, if the descriptors have them.
 
-use prost_reflect::{EnumDescriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, MessageDescriptor};
+use prost_reflect::{
+    EnumDescriptor, EnumValueDescriptor, FieldDescriptor, FileDescriptor, MessageDescriptor, MethodDescriptor,
+    ServiceDescriptor,
+};
 
 /// An element of a `.proto` file that may have a comment.
 pub trait Commented {
@@ -43,6 +46,8 @@ commented! {
     FieldDescriptor: |f| f.parent_file();
     EnumDescriptor: |e| e.parent_file();
     EnumValueDescriptor: |v| v.parent_enum().parent_file();
+    ServiceDescriptor: |s| s.parent_file();
+    MethodDescriptor: |m| m.parent_file();
 }
 
 /// The comment of an element.

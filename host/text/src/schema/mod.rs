@@ -16,5 +16,5 @@ mod sample;
 
 pub use comments::{Commented, comment};
 pub use json_schema::{Definitions, json_schema};
-pub use openapi::{Api, TypeDoc, openapi};
+pub use openapi::{Api, RpcDoc, TypeDoc, Upload, openapi, rpc_openapi};
 pub use sample::sample;

@@ -21,7 +21,10 @@ use crate::data::{UNKNOWN, UNPRINTABLE_DATA_KEY};
 mod answers;
 mod components;
 mod operations;
+mod rpcs;
 mod server;
+
+pub use rpcs::{RpcDoc, Upload, rpc_openapi};
 
 /// Start of references to messages.
 const SCHEMA_REFERENCE_PREFIX: &str = "#/components/schemas/";

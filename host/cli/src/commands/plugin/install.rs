@@ -42,6 +42,9 @@ pub struct Install {
     /// The plugin's own name [default: the file's name without .wasm, or its own if that is not a plugin's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Have the server check the component as an install does, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     keys: Keys,
     #[command(flatten)]
@@ -86,9 +89,9 @@ impl Install {
         let (messages, outgoing) = mpsc::channel(4);
         let reading = tokio::task::spawn_blocking({
             let (path, signature) = (self.file.clone(), signature.unwrap_or_default());
-            let named_by_manifest = name.is_empty();
+            let (named_by_manifest, dry_run) = (name.is_empty(), self.dry_run);
             let mut first =
-                InstallRequest { name: name.clone(), sha256, named_by_manifest, ..InstallRequest::default() };
+                InstallRequest { name: name.clone(), sha256, named_by_manifest, dry_run, ..InstallRequest::default() };
             // Earlier servers know the text alone.
             match String::from_utf8(signature) {
                 Ok(text) => first.signature = text,
@@ -109,7 +112,7 @@ impl Install {
                 error.remedy("give its own name: --name NAME")
             }
             // Only a component that arrived whole is installed.
-            _ if error.exit == Exit::TimedOut && matches!(sent, Ok(Ok(()))) => given_up(error, &thing),
+            _ if error.exit == Exit::TimedOut && !self.dry_run && matches!(sent, Ok(Ok(()))) => given_up(error, &thing),
             _ => error,
         });
         // The upload ends when the server has answered; a read error here explains a failure better.
@@ -128,9 +131,10 @@ impl Install {
                     }
                     previous => format!("; version {previous} is kept for a rollback"),
                 };
-                ui::line(match answer.unchanged {
-                    true => format!("plugin {name}: {} serves already, nothing changed", seen.what()),
-                    false => format!("plugin {name}: {} serves{before}", seen.what()),
+                ui::line(match (answer.unchanged, answer.dry_run) {
+                    (true, _) => format!("plugin {name}: {} serves already, nothing changed", seen.what()),
+                    (false, true) => format!("plugin {name}: {} would serve; nothing changed (dry run)", seen.what()),
+                    (false, false) => format!("plugin {name}: {} serves{before}", seen.what()),
                 })?;
                 Ok(Exit::Done)
             }
