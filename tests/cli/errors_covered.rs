@@ -26,7 +26,11 @@ const BEFORE: [&str; 9] = [
 const LETTERS: usize = 8;
 
 /// Texts without a transcript, and the reason. A text that gets a transcript must be removed here.
-const ELSEWHERE: [(&str, &[&str]); 13] = [
+const ELSEWHERE: [(&str, &[&str]); 14] = [
+    (
+        "it takes a server of before dry runs",
+        &["the server knows no dry runs, and has installed …", "`mortise plugin rollback …` goes back, or remove it"],
+    ),
     (
         "tests of their own show them (tests/cli/debug.rs, tests/authoring/server_config.rs)",
         &[

@@ -55,12 +55,16 @@ impl Place {
 
     /// A server with an empty cache, and the text of its log once the plugin serves.
     async fn log(&self) -> String {
-        let cache = tempfile::tempdir().unwrap();
+        self.log_with(&tempfile::tempdir().unwrap(), "code-key.pub").await
+    }
+
+    /// The same with this cache, and this key for code.
+    async fn log_with(&self, cache: &TempDir, key: &str) -> String {
         let server = Setup::new()
             .component("good", good())
             .env("MORTISE_CACHE_DIR", cache.path().display())
             .env("MORTISE_PLUGINS_CODE_DIR", self.text("code"))
-            .env("MORTISE_PLUGINS_CODE_KEYS", self.text("code-key.pub"))
+            .env("MORTISE_PLUGINS_CODE_KEYS", self.text(key))
             .start()
             .await;
         server.write(artist("korn")).await.unwrap();
@@ -110,6 +114,20 @@ async fn signed_code_of_another_machine_is_used_and_any_other_is_compiled_again(
     place.sign().await;
     let other = place.log().await;
     assert!(other.contains(PASSED_OVER) && other.contains("its component is"), "{other}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_taken_out_no_longer_counts() {
+    let place = Place::new().await;
+    place.sign().await;
+    let cache = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let taken = place.log_with(&cache, "code-key.pub").await;
+        assert!(taken.contains(TAKEN), "{taken}");
+    }
+    place.works(&["plugin", "keygen", &place.text("other"), "--without-password"]).await;
+    let refused = place.log_with(&cache, "other.pub").await;
+    assert!(refused.contains("which is not trusted") && !refused.contains(TAKEN), "{refused}");
 }
 
 #[tokio::test]

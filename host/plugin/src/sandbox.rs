@@ -38,7 +38,8 @@ use crate::{
     host::{lookup_host::LookupHost, state::State},
     limits::Limits,
     load::{
-        brought_code::CodeFolder, code_cache::Cache, compile::Compiler, compiler_process::CompilerProgram, controller_engine::ControllerEngine,
+        brought_code::CodeFolder, code_cache::Cache, compile::Compiler, compiler_process::CompilerProgram,
+        controller_engine::ControllerEngine,
     },
     opaque::{Shared, share},
     reconcile_limits::ReconcileLimits,

@@ -195,7 +195,8 @@ fn named(index: &Index, entry: &Descriptor, called: Option<&Reference>) -> Resul
     };
     let Some(name) = entry.annotations.get(REF_NAME) else {
         // Programs leave the name out where a layout has one image.
-        let is_alone = index.manifests.iter().filter(|other| other.artifact_type.as_deref() != Some(MINISIGN)).count() == 1;
+        let is_alone =
+            index.manifests.iter().filter(|other| other.artifact_type.as_deref() != Some(MINISIGN)).count() == 1;
         let is_signature = entry.artifact_type.as_deref() == Some(MINISIGN);
         return match called {
             _ if is_signature || !is_alone => Ok(None),
@@ -359,7 +360,9 @@ mod tests {
         let set = [member("acme/a", b'x', true)];
         let called: Reference = "oci://ghcr.io/acme/a:2.0.0".parse().unwrap();
         let tagged = listed(&set, |entry| {
-            entry.annotations.get_mut(REF_NAME).map(|name| *name = "1.0.0".to_owned());
+            if let Some(name) = entry.annotations.get_mut(REF_NAME) {
+                "1.0.0".clone_into(name);
+            }
         });
         let found = read(tagged.as_slice(), Some(&called)).unwrap();
         assert!(found[0].reference.to_string().starts_with("oci://ghcr.io/acme/a:1.0.0@sha256:"), "{found:?}");
@@ -375,7 +378,9 @@ mod tests {
         assert!(fault.contains("names no plugin, though it has one; give the name by --name"), "{fault}");
 
         let odd = listed(&set, |entry| {
-            entry.annotations.get_mut(REF_NAME).map(|name| *name = "no name".to_owned());
+            if let Some(name) = entry.annotations.get_mut(REF_NAME) {
+                "no name".clone_into(name);
+            }
         });
         assert!(read(odd.as_slice(), Some(&called)).is_err());
         let two = [member("acme/a", b'x', false), member("acme/b", b'y', false)];

@@ -40,6 +40,8 @@ pub(super) const PARALLEL_PARSE_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 pub(super) struct Budget {
     units: Arc<Semaphore>,
+    /// Number of the units.
+    all_units: usize,
     large: Arc<Semaphore>,
 }
 
@@ -47,8 +49,24 @@ impl Budget {
     /// Creates the budget for bodies of up to `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         let units = (limit / SMALL_BODY_BYTES + 1).saturating_mul(LARGEST_BODIES);
-        let units = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
-        Self { units, large: Arc::new(Semaphore::new(1)) }
+        let all_units = units.min(Semaphore::MAX_PERMITS);
+        Self { units: Arc::new(Semaphore::new(all_units)), all_units, large: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Takes a share for so many bytes of an answer, which has to be kept until they are sent; small ones need none.
+    ///
+    /// # Errors
+    /// `Unavailable`: bodies and answers already hold all of it.
+    pub(super) fn share(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
+        let units = u32::try_from((bytes / SMALL_BODY_BYTES).min(self.all_units)).unwrap_or(u32::MAX);
+        if units == 0 {
+            return Ok(None);
+        }
+        self.units.clone().try_acquire_many_owned(units).map(Some).map_err(|_| {
+            let what =
+                "too many large answers wait for their clients (the limit follows store.max_resource_bytes); try again";
+            Error { retry_after: Some(Duration::from_secs(1)), ..Error::new(Code::Unavailable, what) }
+        })
     }
 
     /// The permit to parse or print something large.
@@ -242,5 +260,25 @@ impl BufferedBody {
             parse(format, &bytes, values)
         });
         parsing.await.unwrap_or_else(|_| Err(Error::internal("grpc: panic serving request").into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_share_the_budget_until_they_are_sent() {
+        let budget = Budget::new(1 << 20);
+        assert!(budget.share(SMALL_BODY_BYTES - 1).unwrap().is_none(), "small ones need none");
+        let held: Vec<_> = (0..LARGEST_BODIES).map(|_| budget.share(1 << 20).unwrap()).collect();
+        let refused = budget.share(1 << 20).unwrap_err();
+        assert!(refused.code == Code::Unavailable && refused.message.contains("try again"), "{refused}");
+        drop(held);
+        // One that is larger than all of it is sent alone.
+        let alone = budget.share(1 << 30).unwrap();
+        assert!(budget.share(SMALL_BODY_BYTES).is_err());
+        drop(alone);
+        assert!(budget.share(SMALL_BODY_BYTES).unwrap().is_some());
     }
 }

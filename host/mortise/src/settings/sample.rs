@@ -47,14 +47,15 @@ const TAIL: &str = r#"
 #
 # A plugin's controllers may read and write resources of the plugin's own types. `grants` adds to that: types of others to read or
 # to write ("edge.v1.*" is every kind), directories and secrets by the names that the plugin uses, and hosts for HTTP and TCP.
-# "api.example.org" is https on port 443 alone, plain HTTP needs "http://", "*.example.net" is every name below, and `requests` of
-# an entry may pass within `per_s` seconds. A granted name covers all addresses that it resolves to, private ones included, and
-# "*" covers all that this server reaches (docs/operations.md). The files of a directory take at most `bytes`, 64 MiB by default.
-# `check` is a command of yours that refuses a file before it takes its place: check = { command = ["nginx", "-t", "-c",
-# "{config}"], config = "/etc/x.conf" }, with {dir} for the directory with the new file, {file}, {temp} and {config}
-# (plugins/routes/README.md). `instances = "reuse"` lets an instance serve several requests of one caller in one namespace, if the
-# plugin declares its hooks pure; otherwise each request has a fresh one (docs/languages.md). `limits` lets the hooks of the
-# plugin have as much as its manifest asks for, up to these, beyond sandbox.memory_bytes, sandbox.fuel and sandbox.deadline_ms.
+# "api.example.org" is https on port 443 alone, plain HTTP needs "http://", "*.example.net" is every name below, and of an entry
+# with `requests` and `per_s` so many may pass at once, and then one every `per_s` / `requests` seconds. A granted name covers all
+# addresses that it resolves to, private ones included, and "*" covers all that this server reaches (docs/operations.md). The
+# files of a directory take at most `bytes`, 64 MiB by default. `check` is a command of yours that refuses a file before it takes
+# its place: check = { command = ["nginx", "-t", "-c", "{config}"], config = "/etc/x.conf" }, with {dir} for the directory with
+# the new file, {file}, {temp} and {config} (plugins/routes/README.md). `instances = "reuse"` lets an instance serve several
+# requests of one caller in one namespace, if the plugin declares its hooks pure; otherwise each request has a fresh one
+# (docs/languages.md). `limits` lets the hooks of the plugin have as much as its manifest asks for, up to these, beyond
+# sandbox.memory_bytes, sandbox.fuel and sandbox.deadline_ms.
 #
 # [plugin.demo.grants]
 # read = ["edge.v1.Route"]

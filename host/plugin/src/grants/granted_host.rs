@@ -7,14 +7,14 @@
 //! later. One that several entries cover needs a turn of each. Probes of endpoints take no turn. A new version of the
 //! plugin, and new grants, begin with all turns.
 //!
-//! Cost: two atomic operations for each entry with a rate.
+//! Turns are counted here (GCRA), since the crate `governor` cannot reserve one: a request would not know that others
+//! wait before it.
+//!
+//! Cost: a lock for a moment, for each entry with a rate.
 
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
-use governor::{
-    Quota, RateLimiter,
-    clock::{Clock as _, DefaultClock},
-};
+use parking_lot::Mutex;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, value::MapAccessDeserializer},
@@ -35,12 +35,12 @@ pub struct GrantedHost {
     rate: Option<HttpRate>,
 }
 
-/// Most requests in a time.
+/// A rate of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HttpRate {
-    /// Requests within the time.
+    /// Requests that may pass at once.
     requests: NonZeroU32,
-    /// The time, seconds.
+    /// Time after which as many may pass again, seconds.
     per_s: NonZeroU32,
 }
 
@@ -86,7 +86,9 @@ impl<'de> de::Visitor<'de> for Entry {
     type Value = GrantedHost;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a host such as \"api.example.org\", or { host = \"api.example.org\", requests = 60, per_s = 3600 }")
+        f.write_str(
+            "a host such as \"api.example.org\", or { host = \"api.example.org\", requests = 60, per_s = 3600 }",
+        )
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<GrantedHost, E> {
@@ -104,7 +106,37 @@ impl<'de> de::Visitor<'de> for Entry {
 
 /// Turns of the requests to granted hosts.
 #[derive(Clone)]
-pub(crate) struct HttpRates(Arc<[(GrantedHost, governor::DefaultDirectRateLimiter)]>);
+pub(crate) struct HttpRates(Arc<[(GrantedHost, Turns)]>);
+
+/// Turns of one entry.
+struct Turns {
+    /// Time for one request.
+    period: Duration,
+    /// Time for all requests that may pass at once but one.
+    burst: Duration,
+    /// Time at which all turns are free again.
+    free_at: Mutex<Instant>,
+}
+
+impl Turns {
+    fn new(HttpRate { requests, per_s }: HttpRate) -> Self {
+        let period = Duration::from_secs(per_s.get().into()) / requests.get();
+        Self { period, burst: period * (requests.get() - 1), free_at: Mutex::new(Instant::now()) }
+    }
+
+    /// Reserves the next turn, and returns its time. A turn after `until` is not taken; the error is the time until it.
+    fn reserve(&self, until: Instant) -> Result<Instant, Duration> {
+        let mut free_at = self.free_at.lock();
+        let now = Instant::now();
+        let from = (*free_at).max(now);
+        let at = from.checked_sub(self.burst).map_or(now, |at| at.max(now));
+        if at > until {
+            return Err(at - now);
+        }
+        *free_at = from + self.period;
+        Ok(at)
+    }
+}
 
 /// The turn of a request comes too late.
 #[derive(Debug, PartialEq, Eq)]
@@ -124,11 +156,7 @@ impl fmt::Display for RateUsedUp {
 impl HttpRates {
     /// Makes the turns of these grants.
     pub(crate) fn new(granted: &[GrantedHost]) -> Self {
-        let rated = granted.iter().filter_map(|entry| {
-            let HttpRate { requests, per_s } = entry.rate?;
-            let period = Duration::from_secs(per_s.get().into()) / requests.get();
-            Some((entry.clone(), RateLimiter::direct(Quota::with_period(period)?.allow_burst(requests))))
-        });
+        let rated = granted.iter().filter_map(|entry| Some((entry.clone(), Turns::new(entry.rate?))));
         Self(rated.collect())
     }
 
@@ -138,14 +166,9 @@ impl HttpRates {
     /// [`RateUsedUp`], at once, if a turn comes after `until`.
     pub(crate) async fn turn(&self, to: &Target, until: Instant) -> Result<(), RateUsedUp> {
         for (entry, turns) in self.0.iter().filter(|(entry, _)| entry.host.covers(to)) {
-            while let Err(later) = turns.check() {
-                let wait = later.wait_time_from(DefaultClock::default().now());
-                let at = Instant::now() + wait;
-                if at > until {
-                    return Err(RateUsedUp { entry: entry.to_string(), wait });
-                }
-                tokio::time::sleep_until(at).await;
-            }
+            let reserved = turns.reserve(until);
+            let at = reserved.map_err(|wait| RateUsedUp { entry: entry.to_string(), wait })?;
+            tokio::time::sleep_until(at).await;
         }
         Ok(())
     }
@@ -219,6 +242,11 @@ mod tests {
         for _ in 0..100 {
             rates.turn(&to("other.net"), soon).await.unwrap();
         }
+        // Requests that wait count: the third one would come after its time.
+        let slow = HttpRates::new(&[entry(r#"{"host": "a.org", "requests": 1, "per_s": 1}"#).unwrap()]);
+        let (host, soon) = (to("a.org"), Instant::now() + Duration::from_millis(1_500));
+        let (one, two, three) = tokio::join!(slow.turn(&host, soon), slow.turn(&host, soon), slow.turn(&host, soon));
+        assert!(one.is_ok() && two.is_ok() && three.is_err(), "{one:?} {two:?} {three:?}");
         let often = HttpRates::new(&[entry(r#"{"host": "a.org", "requests": 1000, "per_s": 1}"#).unwrap()]);
         let far = Instant::now() + Duration::from_secs(3_600);
         for _ in 0..1_010 {

@@ -6,7 +6,8 @@
 //! `plugins.code_dir` by the component's SHA-256 and its own reservation of a memory. Wasmtime runs machine code
 //! unchecked, outside of every sandbox, so a file counts only with a signature by one of `plugins.code_keys`, only for the
 //! component and the release that it names, and only if wasmtime finds that this processor can run it. Every other file
-//! is refused with a warning, and the component is compiled here. Code that was taken goes into the cache, too.
+//! is refused with a warning, and the component is compiled here. Code that was taken never goes into the cache: a key
+//! that is removed from `plugins.code_keys` counts at the next load.
 //!
 //! The code is for the least processor of its architecture, so that the machine which compiles may be a newer one.
 //!
@@ -137,20 +138,25 @@ impl CodeFolder {
     fn read(&self, path: &Path, limit: u64) -> Result<Option<(Vec<u8>, String)>, Unused> {
         // Opens without waiting: opening a pipe may block for ever.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let signature = read_signature(path).map_err(Unused::SignatureFile)?;
         let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(Unused::Unreadable)?,
         };
-        if !file.metadata().map_err(Unused::Unreadable)?.is_file() {
+        let found = file.metadata().map_err(Unused::Unreadable)?;
+        if !found.is_file() {
             let what = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
             return Err(Unused::Unreadable(what));
+        }
+        let signature = signature.ok_or(Unused::Unsigned)?;
+        if found.len() > limit {
+            return Err(Unused::TooLarge(limit));
         }
         let mut content = Vec::new();
         file.take(limit + 1).read_to_end(&mut content).map_err(Unused::Unreadable)?;
         if content.len() as u64 > limit {
             return Err(Unused::TooLarge(limit));
         }
-        let signature = read_signature(path).map_err(Unused::SignatureFile)?.ok_or(Unused::Unsigned)?;
         let signed = verify(&content, &signature, &self.keys).map_err(Unused::Signature)?;
         Ok(Some((content, signed.key)))
     }
@@ -249,8 +255,7 @@ mod tests {
             let no_password = || -> Result<String, SigningError> { Err(SigningError::PasswordMissing) };
             let key = SecretKey::read(&key_path, no_password).unwrap();
             let file = compile_for(&Limits::default(), false, &EMPTY).unwrap();
-            let folder =
-                CodeFolder { dir: dir.path().to_owned(), keys: vec![PublicKey::parse(&pair.public).unwrap()] };
+            let folder = CodeFolder { dir: dir.path().to_owned(), keys: vec![PublicKey::parse(&pair.public).unwrap()] };
             let brought = Self { dir, folder, key, file };
             brought.put(&brought.file.content);
             brought

@@ -91,7 +91,7 @@ impl Compiler<'_> {
 pub(super) fn refuse_other_forms(bytes: &[u8]) -> Result<(), LoadError> {
     let not = |what: &str| Err(LoadError::NotAComponent { what: what.into() });
     if Engine::detect_precompiled(bytes).is_some() {
-        return not("it is precompiled machine code, which is never accepted here; use the .wasm file");
+        return not("it is precompiled machine code, which is never accepted; use the .wasm file");
     }
     match bytes {
         [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {

@@ -51,7 +51,7 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
     let cached = inner.cache.get(&inner.engine, &digest);
     let from_cache = cached.is_some();
     let begun = Instant::now();
-    let mut compiling = None;
+    let (mut compiling, mut is_brought) = (None, false);
     let (compiled, known) = match cached {
         Some(entry) => (entry.compiled, Some(entry.manifest)),
         None => {
@@ -59,7 +59,10 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
             let brought =
                 code.and_then(|code| code.find(&inner.engine, (&digest, bytes.len()), inner.pool.reservation));
             let compiled = match brought {
-                Some(compiled) => compiled,
+                Some(compiled) => {
+                    is_brought = true;
+                    compiled
+                }
                 None => {
                     let compiled = inner.compiler().compile(bytes).await?;
                     compiling = Some(begun.elapsed());
@@ -86,7 +89,8 @@ pub(crate) async fn check_component(inner: &Inner, called: &str, bytes: &[u8]) -
         None => describe(inner, called, &pre).await?,
     };
     let manifest = Manifest::read(&described, exports)?;
-    if !from_cache {
+    // Code of another machine counts as long as its signer does, so it is verified at each load.
+    if !from_cache && !is_brought {
         inner.cache.put(&digest, &compiled.code, &described);
     }
     Ok(CheckedComponent { digest, compiled, pre, exports, described, manifest, compiling })

@@ -6,8 +6,10 @@
 //! refuses to map the file, for example without `/proc`, gets a copy for each engine.
 //!
 //! # Safety
-//! Wasmtime runs loaded code unchecked. So code comes from the compiler of this very program, or from the code cache,
-//! whose checksum is keyed with a secret of this user ([`super::code_cache`]). This is the only unsafe code of the crate.
+//! Wasmtime runs loaded code unchecked. So code comes from the compiler of this very program, from the code cache, whose
+//! checksum is keyed with a secret of this user ([`super::code_cache`]), or from a file that names this release and has
+//! a signature by a key that the operator trusts with native code ([`super::brought_code`]). This is the only unsafe code
+//! of the crate.
 
 use std::{
     fs::File,
@@ -73,8 +75,8 @@ impl MachineCode {
 /// Makes a component of a copy of the code.
 #[allow(unsafe_code, reason = "wasmtime cannot check machine code; the module's doc has the reason")]
 fn copy(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the bytes came out of the compiler of this very program. Wasmtime itself refuses code of another version,
-    // setting or processor.
+    // SAFETY: the bytes came out of the compiler of this very release; the module's doc has the ways. Wasmtime itself
+    // refuses code of another version, setting or processor.
     unsafe { Component::deserialize(engine, code) }
 }
 

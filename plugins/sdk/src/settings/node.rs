@@ -71,8 +71,8 @@ impl de::Error for Fault {
         Self::new(format!("must be {}; got {length} values", form(&expected.to_string())))
     }
 
-    fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        Self::new(format!("must be one of {}; got {found:?}", known.join(", ")))
+    fn unknown_variant(_: &str, known: &'static [&'static str]) -> Self {
+        Self::new(format!("must be one of {}; got another name", known.join(", ")))
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {

@@ -14,7 +14,8 @@
 //!
 //! # Limits
 //! A body is bounded as all others (`body`), a component by its own limits. A stream has a place among the watches of
-//! the port. One large answer is printed at a time.
+//! the port. Answers above 64 KiB share the budget of large bodies until they are sent, beyond which they are 503; one
+//! above 1 MiB is printed at a time.
 
 mod call;
 mod events;

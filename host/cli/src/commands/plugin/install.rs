@@ -123,6 +123,13 @@ impl Install {
             (_, answer) => {
                 let answer = answer?;
                 let seen = PluginSummary::from(&answer.plugin.unwrap_or_default());
+                if self.dry_run && !answer.dry_run && !answer.unchanged {
+                    let error =
+                        CliError::failed(format!("the server knows no dry runs, and has installed {}", seen.name));
+                    return Err(
+                        error.remedy(format!("`mortise plugin rollback {}` goes back, or remove it", seen.name))
+                    );
+                }
                 let name = &seen.name;
                 let before = match seen.plugin.previous_version.as_str() {
                     "" => String::new(),

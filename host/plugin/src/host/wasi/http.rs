@@ -175,10 +175,7 @@ impl WasiHttpHooks for Outgoing {
 
 impl Outgoing {
     /// Checks whether a request may be sent. Answers it with its authority in canonical form.
-    fn admit(
-        &mut self,
-        mut request: http::Request<WasiBody>,
-    ) -> Result<(Call, Admitted), Error> {
+    fn admit(&mut self, mut request: http::Request<WasiBody>) -> Result<(Call, Admitted), Error> {
         let call = self.call.clone().ok_or(Error::HttpRequestDenied)?;
         if self.exhausted {
             call.count("denied");
