@@ -170,7 +170,7 @@ impl Manager {
     /// the component serves already.
     ///
     /// # Errors
-    /// As [`install`](Self::install).
+    /// The errors of [`install`](Self::install).
     pub async fn try_install(
         &self,
         name: Option<String>,

@@ -92,7 +92,7 @@ impl Finalizer {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Self::guard`].
+    /// The errors of [`Self::guard`].
     pub fn guard_until_finished<M: Data>(
         &self,
         ctx: &Context<'_>,

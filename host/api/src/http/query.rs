@@ -173,7 +173,7 @@ impl Query {
         self.get(name)
     }
 
-    /// Whether a parameter is set. Its name alone is enough.
+    /// Returns true if a parameter is set. Its name alone is enough.
     ///
     /// # Errors
     /// 400: the value is neither `true` nor `false`.

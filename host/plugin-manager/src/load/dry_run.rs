@@ -24,7 +24,7 @@ use crate::{core::Core, trust::TrustDecision};
 pub(crate) struct DryLoad {
     /// The plugin's data as it would be, without the time at which its service begins.
     pub(crate) data: data::Plugin,
-    /// Whether the component serves already.
+    /// True if the component serves already.
     pub(crate) serves: bool,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Decoder<'a, 's> {
     /// The text's name of the latest field; HCL's faults name it.
     pub(crate) argument: String,
     pub(super) redacted: RedactedFields,
-    /// Whether the data of resources within messages has the form of the HTTP API ([`super::embedded`]).
+    /// True if the data of resources within messages has the form of the HTTP API ([`super::embedded`]).
     pub(crate) embeds_resources: bool,
 }
 

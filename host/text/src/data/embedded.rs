@@ -18,7 +18,7 @@ pub(super) const DATA_FIELD: &str = "data";
 /// The field that repeats the data and the meta, and is not printed.
 pub(super) const REFERENCES_FIELD: &str = "references";
 
-/// Whether a message is a resource.
+/// Returns true for a message that is a resource.
 pub(super) fn is_resource(descriptor: &MessageDescriptor) -> bool {
     descriptor.full_name() == RESOURCE_MESSAGE
 }

@@ -39,7 +39,7 @@ struct Scope<'a> {
     types: &'a dyn Types,
     /// Numbers to print in place of redacted values; `None` prints the values.
     hidden: Option<&'a RedactedValues>,
-    /// Whether the data of resources within messages has the form of the HTTP API.
+    /// True if the data of resources within messages has the form of the HTTP API.
     embeds_resources: bool,
     /// Further levels of messages that may follow.
     depth: usize,

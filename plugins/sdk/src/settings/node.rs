@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub(super) struct Fault {
     pub(super) path: FieldPath,
     pub(super) text: String,
-    /// Whether the path is that of the setting. At first a fault knows at most the last step.
+    /// True once the path leads from the top. A new fault knows at most its last step.
     is_placed: bool,
 }
 

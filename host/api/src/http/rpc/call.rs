@@ -74,7 +74,8 @@ impl RpcCall {
             })
         });
         let path = path_of(&self.method);
-        let path = path.trim_start_matches("/rpc").parse().map_err(|_| Error::internal("the path is no address"))?;
+        let uri = path.trim_start_matches("/rpc").parse();
+        let path = uri.map_err(|_| Error::internal(format!("the path {path} of this method is not a URI")))?;
         let mut headers = HeaderMap::new();
         for name in CALL_HEADERS.map(HeaderName::from_static) {
             for value in self.parts.headers.get_all(&name) {
